@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * headrace/device.h - where bytes live: a device and what it can do.
+ *
+ * A device is opened by name, never guessed. Names: "host" (the machine's own memory, a full device
+ * with the same API, for machines without a GPU and for tests) and "cuda:N" (the N-th GPU that the
+ * CUDA driver shows). libcuda is loaded at run time; a machine without it can use "host".
+ *
+ * Devices are reference counted: buffers, engines and loaders hold one reference each, so closing a
+ * device that is in use is safe. All functions here may be called from any thread.
+ */
+#ifndef HEADRACE_DEVICE_H
+#define HEADRACE_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hr_device;
+
+enum hr_device_kind {
+	HR_DEVICE_HOST = 1,
+	HR_DEVICE_CUDA = 2,
+};
+
+struct hr_device_info {
+	char name[32];        /* the name it was opened by, "cuda:0" */
+	char model[96];       /* "NVIDIA H200", or the processor's model for "host" */
+	char pci[16];         /* "0000:3b:00.0", "" for "host" */
+	char driver[32];      /* driver version, such as "13.0"; "" for "host" */
+	enum hr_device_kind kind;
+	uint64_t memory_bytes;         /* total device memory */
+	bool kernels;                  /* the gather kernel is loaded; false: see kernels_reason */
+	bool registers_read_only_host; /* read-only host pages can be registered */
+	char kernels_reason[128];      /* why not, "" if kernels is true */
+};
+
+/*
+ * hr_device_open() - open a device by name.
+ * @name: "host" or "cuda:N", N in decimal.
+ * @out: receives the device; unchanged on failure.
+ *
+ * Return: 0, -EINVAL (name not understood), -HR_E_NO_DEVICE, -HR_E_NO_DRIVER,
+ * -HR_E_DRIVER_TOO_OLD, -ENOMEM; hr_error_detail() says what to do.
+ */
+int hr_device_open(const char *name, struct hr_device **out);
+
+/* hr_device_close() - drop the caller's reference. @dev: may be NULL. */
+void hr_device_close(struct hr_device *dev);
+
+/* hr_device_info() - what the device is. @info: filled, owned by the caller. Return: 0. */
+int hr_device_info(const struct hr_device *dev, struct hr_device_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * headrace/doctor.h - what this machine can do, which path a file takes, and why not a better one.
+ */
+#ifndef HEADRACE_DOCTOR_H
+#define HEADRACE_DOCTOR_H
+
+#include <stdint.h>
+
+#include <headrace/device.h>
+#include <headrace/file.h>
+#include <headrace/io.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One path that was weighed. */
+struct hr_path_verdict {
+	enum hr_path path;
+	const char *name;   /* static; also for paths that this build does not have ("p2p") */
+	int taken;          /* 1 for the path that reads of this file take */
+	char reason[192];   /* why not; for the path taken: how it works here */
+	char fix[192];      /* what would change a "no"; "" if nothing */
+};
+
+struct hr_extent {
+	uint64_t file_offset, len;   /* bytes */
+	uint64_t device_offset;      /* on the block device, bytes */
+	uint32_t flags;              /* HR_EXTENT_* */
+};
+
+enum {
+	HR_EXTENT_HOLE = 1u << 0,      /* reads as zeroes, nothing stored */
+	HR_EXTENT_UNWRITTEN = 1u << 1, /* allocated, reads as zeroes */
+	HR_EXTENT_INLINE = 1u << 2,    /* in the inode: no direct I/O */
+	HR_EXTENT_UNKNOWN = 1u << 3,   /* no place on a block device */
+	HR_EXTENT_SHARED = 1u << 4,    /* reflinked */
+};
+
+struct hr_explanation {
+	struct hr_device_info device;
+	struct hr_file_info file;
+	struct hr_residency_info residency;
+	struct hr_queue_info queue;
+	enum hr_path path;               /* taken; HR_PATH_AUTO if none can be */
+	struct hr_path_verdict verdicts[HR_PATH_MAX];
+	uint32_t n_verdicts;
+	struct hr_extent extents[16];    /* the first ones of the range */
+	uint32_t n_extents;              /* stored */
+	uint64_t extents_total;          /* in the range; 0 with extents_reason set if unknown */
+	char extents_reason[128];
+};
+
+/*
+ * hr_explain() - which way [offset, offset + len) of @file goes to @dev, and why.
+ * @len_bytes: 0 = to the end of the file. Opens an engine for a moment; reads no data.
+ * Return: 0 or a negative code.
+ */
+int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uint64_t len_bytes,
+	       struct hr_explanation *out);
+
+enum hr_check_state { HR_CHECK_OK = 0, HR_CHECK_LIMITED = 1, HR_CHECK_NO = 2 };
+
+struct hr_check_item {
+	const char *group; /* "kernel", "gpu", "storage", "limits", "libraries"; static */
+	char name[64];
+	enum hr_check_state state;
+	char cause[192];
+	char fix[192];
+};
+
+struct hr_check_report {
+	struct hr_check_item *items;
+	uint32_t n_items;
+};
+
+struct hr_check_options {
+	const char *root;          /* "" or NULL: this machine; else a tree with proc/ and sys/ (tests) */
+	const char *device;        /* name for hr_device_open(), NULL = every GPU */
+	const char *const *paths;  /* files or directories to judge */
+	uint32_t n_paths;
+};
+
+/*
+ * hr_check() - examine the machine.
+ * @out: items are the caller's, free them with hr_check_free().
+ * Return: 0 or -ENOMEM; what cannot be found out is an item, not an error.
+ */
+int hr_check(const struct hr_check_options *opts, struct hr_check_report *out);
+
+/* hr_check_free() - free what hr_check() stored; accepts a zeroed report. */
+void hr_check_free(struct hr_check_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * headrace/loader.h - shuffled, sharded, resumable batches that are already in device memory.
+ *
+ * Order is a pure function of (seed, epoch, position): a keyed permutation of the samples. A step
+ * of W data-parallel ranks with batches of B samples takes the next B * W positions; rank r takes
+ * the r-th run of B. So any number of ranks and any batch size walk the same global order, and the
+ * whole state of a loader is a small record (hr_loader_state()).
+ *
+ * Batches live in a ring of slots that is allocated once at open. A batch belongs to the caller
+ * from hr_loader_next() until hr_loader_release(). Slots are never handed out twice.
+ *
+ * Threads: with options.threads = 0 the loader works inside hr_loader_next() and the drive and the
+ * device go on in between; with N threads, N engines fill whole batches in parallel. A loader is
+ * used by one thread at a time; hr_loader_stop() alone may be called from any thread or from a
+ * signal handler.
+ */
+#ifndef HEADRACE_LOADER_H
+#define HEADRACE_LOADER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <headrace/dataset.h>
+#include <headrace/device.h>
+#include <headrace/io.h>
+#include <headrace/stats.h>
+#include <headrace/stream.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hr_loader;
+
+enum hr_shuffle {
+	HR_SHUFFLE_FULL = 0, /* every epoch its own permutation of all samples */
+	HR_SHUFFLE_NONE = 1, /* file order */
+};
+
+enum hr_last {
+	HR_LAST_DROP = 0, /* positions that do not fill a step of all ranks are left out */
+	HR_LAST_PAD = 1,  /* the last step is filled up from the start of the epoch's order */
+};
+
+struct hr_loader_options {
+	uint32_t batch_size;    /* B: samples per batch of this rank, 1..2^20 */
+	enum hr_dtype out_dtype; /* 0 = as in the file */
+	uint64_t seed;
+	enum hr_shuffle shuffle;
+	enum hr_last last;
+	uint64_t epochs;        /* 0 = endless */
+	uint32_t dp_rank;       /* 0 .. dp_world_size - 1: the data-parallel rank, never guessed */
+	uint32_t dp_world_size; /* 0 = 1 */
+	uint32_t slots;         /* batches in the ring, 2..1024; 0 = 4, or 2 + 2 * threads */
+	uint32_t threads;       /* 0..256, see above */
+	uint64_t timeout_ns;    /* longest wait of hr_loader_next(), 0 = 60 s */
+	struct hr_engine_options engine; /* for every engine of the loader */
+};
+
+/* A tensor in device memory. Strides are in elements; row-major where not said otherwise. */
+struct hr_tensor {
+	const char *name;    /* static */
+	enum hr_dtype dtype;
+	uint32_t ndim;       /* 1..4 */
+	uint64_t shape[4];
+	uint64_t stride[4];
+	void *data;          /* device address of element 0 */
+};
+
+struct hr_batch {
+	/*
+	 * For token datasets: "tokens" [B, T + 1], dense; "input_ids" [B, T] and "labels" [B, T], two
+	 * views into the same memory (labels start one element later), so that T + 1 tokens are read
+	 * and stored once.
+	 */
+	const struct hr_tensor *tensors;
+	uint32_t n_tensors;
+	uint64_t epoch;          /* 0 .. */
+	uint64_t step;           /* within the epoch, 0 .. */
+	uint32_t samples;        /* rows: batch_size */
+	uint32_t valid;          /* rows that are not padding, 0..samples */
+	const uint64_t *ids;     /* sample numbers of the rows */
+	struct hr_buffer *buffer; /* the slot's memory and */
+	uint64_t buffer_offset;   /* where "tokens" starts in it, in bytes */
+};
+
+struct hr_loader_info {
+	uint64_t steps_per_epoch;
+	uint64_t batch_bytes;     /* device memory of one batch */
+	uint64_t ring_bytes;      /* of all slots */
+	uint32_t slots, threads;
+	struct hr_queue_info queue; /* of the first engine */
+};
+
+struct hr_loader_stats {
+	struct hr_stats io;       /* sum over the loader's engines; relaxed, may trail by a batch */
+	uint64_t batches;         /* handed out */
+	uint64_t wait_ns;         /* time that hr_loader_next() made the caller wait */
+	uint64_t ready;           /* batches ready in the ring now */
+};
+
+/*
+ * hr_loader_open() - allocate the ring and start filling it.
+ * @ds, @dev: one reference each is taken.
+ *
+ * Return: 0, -EINVAL, -HR_E_TOO_SHORT (fewer samples than one step of all ranks),
+ * -HR_E_BAD_CAST, -ENOMEM, -HR_E_*; hr_error_detail() has the sentence.
+ */
+int hr_loader_open(struct hr_dataset *ds, struct hr_device *dev,
+		   const struct hr_loader_options *opts, struct hr_loader **out);
+
+/*
+ * hr_loader_close() - stop, wait for I/O in flight, free everything. @loader: may be NULL. Batches
+ * not released are gone with it.
+ */
+void hr_loader_close(struct hr_loader *loader);
+
+/* hr_loader_info() - sizes. Return: 0. */
+int hr_loader_info(const struct hr_loader *loader, struct hr_loader_info *out);
+
+/*
+ * hr_loader_next() - the next batch, complete and verified to be whole.
+ * @out: a batch in device memory, valid until hr_loader_release().
+ *
+ * Return: 0, -HR_E_END after the last epoch, -HR_E_NO_SLOT when the caller holds every slot,
+ * -HR_E_FILE_CHANGED (a file shrank), -EIO and other codes of the read, -ETIMEDOUT, -HR_E_CLOSED
+ * after hr_loader_stop(). An error is final for the loader except -HR_E_NO_SLOT and -ETIMEDOUT.
+ */
+int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out);
+
+/*
+ * hr_loader_release() - give the slot of a batch back.
+ * @lane: the slot is reused once everything queued on this lane so far has finished; NULL: now.
+ * Return: 0, -EINVAL for a batch that is not held.
+ */
+int hr_loader_release(struct hr_loader *loader, const struct hr_batch *batch, struct hr_lane *lane);
+
+/* hr_loader_stop() - make a waiting or later hr_loader_next() return -HR_E_CLOSED soon. */
+void hr_loader_stop(struct hr_loader *loader);
+
+/* Size of a saved state in bytes; the record is little-endian, versioned and checksummed. */
+#define HR_LOADER_STATE_BYTES 96
+
+/*
+ * hr_loader_state() - where the caller is: after the batches that hr_loader_next() has returned.
+ * Costs no I/O. Return: HR_LOADER_STATE_BYTES, or -ENOSPC when @size is smaller.
+ */
+int hr_loader_state(const struct hr_loader *loader, void *buf, size_t size);
+
+/*
+ * hr_loader_restore() - go on from a saved state, also with other ranks or another batch size.
+ * Call it before the first hr_loader_next().
+ * Return: 0, -HR_E_BAD_STATE (another dataset, seed or shuffle, or damaged), -EBUSY (too late).
+ */
+int hr_loader_restore(struct hr_loader *loader, const void *buf, size_t size);
+
+/* hr_loader_stats() - counters so far; any thread. Return: 0. */
+int hr_loader_stats(const struct hr_loader *loader, struct hr_loader_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

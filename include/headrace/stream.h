@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * headrace/stream.h - a lane: an ordered queue of a device, ours or the caller's own CUDA stream.
+ *
+ * A lane lets the library order its work with the caller's: a batch slot that is released on a lane
+ * is used again only after everything queued on that lane before has finished.
+ */
+#ifndef HEADRACE_STREAM_H
+#define HEADRACE_STREAM_H
+
+#include <headrace/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct hr_lane;
+
+/*
+ * hr_lane_open() - a lane on @dev.
+ * @native: for "cuda:N" a CUstream/cudaStream_t of the caller (kept by the caller, must outlive the
+ *          lane); NULL makes a new low-priority stream that the lane owns. Ignored by "host".
+ * Return: 0, -ENOMEM, -HR_E_DEVICE_LOST.
+ */
+int hr_lane_open(struct hr_device *dev, void *native, struct hr_lane **out);
+
+/* hr_lane_close() - waits for what the library queued on it. @lane: may be NULL. */
+void hr_lane_close(struct hr_lane *lane);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * file/file.h - the inside of an open file: descriptors and geometry, fixed at open.
+ */
+#ifndef HR_FILE_FILE_H
+#define HR_FILE_FILE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <headrace/file.h>
+
+struct hr_file {
+	atomic_uint refs;
+	uint64_t id;         /* never reused */
+	char *path;          /* "" if unknown */
+	uint32_t flags;      /* HR_FILE_* */
+	int fd;              /* buffered */
+	int fd_direct;       /* O_DIRECT, or -1 */
+	uint32_t offset_align; /* direct: power of two; 0 without direct I/O */
+	uint32_t memory_align; /* direct: power of two; 0 without direct I/O */
+	bool is_block_device;
+	bool nowait;         /* RWF_NOWAIT reads work: a buffered read can say "not in the cache" */
+	bool memory_backed;  /* tmpfs, ramfs: always hot */
+	char direct_reason[160];
+	char fs_name[24];
+	uint64_t dev, ino;   /* identity, for caches */
+	/* mincore needs a mapping of the file: made on first use, replaced when the file grows */
+	void *map;
+	uint64_t map_len;
+	atomic_flag map_lock;
+};
+
+void hr__file_get(struct hr_file *file);
+void hr__file_put(struct hr_file *file);
+
+/* Size as of now: st_size, or the length of a block device. Return: 0 or -errno. */
+int hr__file_size(struct hr_file *file, uint64_t *out);
+
+/*
+ * One question about a short range on the data path: no allocation, one system call at most.
+ * Return: HR_RESIDENCY_*; UNKNOWN where no honest answer exists (decision table in residency.c).
+ */
+enum hr_residency hr__file_residency_quick(struct hr_file *file, uint64_t offset, uint64_t len);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transport/transport.h - the plug point "how bytes move": one const table per path.
+ *
+ * Control flow of one segment (engine.c drives, see docs/ARCHITECTURE.md):
+ *   score() at first use of (file, device) -> limits or the reason why not
+ *   submit() prepares a segment and gives it to the shared queue (ioq.h)
+ *   the kernel finishes it -> arrived() -> the transport moves the bytes to their places
+ *   reap() hands finished segments back to the engine, which credits them to their requests
+ */
+#ifndef HR_TRANSPORT_TRANSPORT_H
+#define HR_TRANSPORT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <headrace/io.h>
+#include <headrace/stats.h>
+
+#include "file/file.h"
+#include "file/plan.h"
+#include "mem/mem.h"
+
+struct hr__ioq;
+struct hr__transport;
+
+/* One read or write of the kernel, from plan to completion. */
+struct hr__seg {
+	struct hr__plan_segment plan;
+	struct hr__seg *next;          /* in whichever list holds it */
+	struct hr__transport *owner;
+	struct hr_file *file;
+	struct hr_buffer *buffer;
+	enum hr_op op;
+	enum hr_dtype from, to;
+	/* what the queue does: set by the transport */
+	int fd;
+	void *addr;
+	int32_t fixed;                 /* index of the registered buffer, -1 = none */
+	bool cached;                   /* takes the buffered descriptor and came from the page cache */
+	uint32_t done;                 /* bytes that have arrived or been written so far */
+	int32_t error;                 /* 0 or -code */
+	/* bounce: its place in the ring and the ticket of its move */
+	uint64_t ring_pos;
+	uint32_t ring_len;
+	bool moved;
+	uint64_t ticket;
+};
+
+/* The question to score(). */
+struct hr__shape {
+	enum hr_op op;
+	bool cast;
+};
+
+struct hr__transport_ops {
+	const char *name;
+	enum hr_path path;
+	/*
+	 * Can this path serve @file on @dev? Return: > 0 the higher the better, with @limits filled;
+	 * or -code with the reason written to @reason.
+	 */
+	int (*score)(const struct hr_file *file, const struct hr_device *dev,
+		     const struct hr__shape *shape, struct hr__limits *limits, char *reason,
+		     size_t reason_size);
+	/* @opts: complete, no zero defaults left. */
+	int (*open)(struct hr_device *dev, const struct hr_engine_options *opts, struct hr__ioq *ioq,
+		    struct hr_stats *stats, struct hr__transport **out);
+	/* Is there room for a segment of @len bytes now? */
+	bool (*room)(struct hr__transport *t, uint32_t len);
+	/* Prepare and queue. room() said yes. Return: 0 or -code (the segment is untouched then). */
+	int (*submit)(struct hr__transport *t, struct hr__seg *seg);
+	/* The queue has finished @seg (seg->done, seg->error). It comes back from reap(). */
+	void (*arrived)(struct hr__transport *t, struct hr__seg *seg);
+	/*
+	 * Finished segments, up to @max. @idle: nothing more will arrive before the caller acts, so
+	 * held-back moves must be started. Return: count.
+	 */
+	uint32_t (*reap)(struct hr__transport *t, struct hr__seg **out, uint32_t max, bool idle);
+	/* Wait until the device has finished one more move, or @timeout_ns. Return: 0, -ETIMEDOUT, -code. */
+	int (*wait)(struct hr__transport *t, uint64_t timeout_ns);
+	void (*close)(struct hr__transport *t);
+};
+
+/* First member of every transport's state. */
+struct hr__transport {
+	const struct hr__transport_ops *ops;
+};
+
+extern const struct hr__transport_ops hr__transport_host, hr__transport_bounce;
+
+/* All of them, best first; n in hr__transports_count. */
+extern const struct hr__transport_ops *const hr__transports[];
+extern const uint32_t hr__transports_count;
+
+struct hr__verdict {
+	const struct hr__transport_ops *ops;
+	int score;                 /* > 0 usable */
+	struct hr__limits limits;
+	char reason[192];          /* why not; "" if usable */
+};
+
+/*
+ * hr__select() - weigh all paths. @out: hr__transports_count verdicts, in that order.
+ * @wish: HR_PATH_AUTO or one path. Return: index of the best one, or -HR_E_NO_PATH /
+ * -HR_E_PATH_REFUSED with a sentence.
+ */
+int hr__select(const struct hr_file *file, const struct hr_device *dev, const struct hr__shape *shape,
+	       enum hr_path wish, struct hr__verdict *out);
+
+#endif

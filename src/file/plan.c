@@ -344,11 +344,10 @@ static void next_staged(struct hr__plan *plan, struct hr__dest_pool *pool,
 {
 	const struct hr__limits *l = &plan->limits;
 	struct reach reach;
+	uint64_t need = 0;
 
 	seg->off = hr__align_down(plan->wants[plan->first].file_off, l->offset_align);
 	reach = find_reach(plan, pool, seg->off + l->segment_max);
-	seg->need = (uint32_t)(reach.end - seg->off);
-	seg->len = (uint32_t)hr__align_up(seg->need, l->offset_align);
 	seg->in_place = false;
 	seg->unaligned = false;
 	seg->n_dests = 0;
@@ -360,7 +359,10 @@ static void next_staged(struct hr__plan *plan, struct hr__dest_pool *pool,
 			continue;
 		seg->last = next_dest(seg, pool);
 		take(seg->last, w, hr__min(len, reach.end - w->file_off), seg->off);
+		need = hr__max(need, (uint64_t)seg->last->seg_off + seg->last->len);
 	}
+	seg->need = (uint32_t)need;
+	seg->len = (uint32_t)hr__align_up(need, l->offset_align);
 	settle(plan, reach.stop);
 }
 

@@ -21,6 +21,8 @@ struct hr__want {
 	uint64_t len;      /* file bytes; > 0 */
 	uint64_t dst;      /* where it goes: only passed through, and looked at modulo memory_align */
 	void *owner;       /* passed through */
+	uint64_t body_end; /* the planner's: the part that goes in place ends here; at or before
+			      file_off when there is none (any more) */
 };
 
 /* Limits of the path, in bytes; powers of two where said. */

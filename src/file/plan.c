@@ -327,6 +327,16 @@ static struct reach find_reach(const struct hr__plan *plan, const struct hr__des
 	return (struct reach){.end = end, .stop = i};
 }
 
+/* The front of @w that ends at or before @end: whole elements, unless it is all of the piece. */
+static uint64_t whole_units(const struct hr__limits *l, const struct hr__want *w, uint64_t end)
+{
+	uint64_t len = staged_len(l, w), fits = end - w->file_off;
+
+	if (len <= fits)
+		return len;
+	return l->unit > 1 ? fits - fits % l->unit : fits;
+}
+
 static struct hr__dest *next_dest(struct hr__plan_segment *seg, struct hr__dest_pool *pool)
 {
 	struct hr__dest *d;
@@ -348,17 +358,23 @@ static void next_staged(struct hr__plan *plan, struct hr__dest_pool *pool,
 
 	seg->off = hr__align_down(plan->wants[plan->first].file_off, l->offset_align);
 	reach = find_reach(plan, pool, seg->off + l->segment_max);
+	/* Cut in the middle of the first element for want of destinations: go on without the others. */
+	if (!whole_units(l, &plan->wants[plan->first], reach.end))
+		reach = (struct reach){.end = seg->off + l->segment_max, .stop = plan->first + 1};
 	seg->in_place = false;
 	seg->unaligned = false;
 	seg->n_dests = 0;
 	for (uint32_t i = plan->first; i < reach.stop; i++) {
 		struct hr__want *w = &plan->wants[i];
-		uint64_t len = staged_len(l, w);
+		uint64_t len;
 
-		if (!len || w->file_off >= reach.end)
+		if (w->file_off >= reach.end)
+			continue;
+		len = whole_units(l, w, reach.end);
+		if (!len)
 			continue;
 		seg->last = next_dest(seg, pool);
-		take(seg->last, w, hr__min(len, reach.end - w->file_off), seg->off);
+		take(seg->last, w, len, seg->off);
 		need = hr__max(need, (uint64_t)seg->last->seg_off + seg->last->len);
 	}
 	seg->need = (uint32_t)need;

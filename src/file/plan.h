@@ -31,7 +31,7 @@ struct hr__limits {
 	uint32_t memory_align;  /* of the address of an in-place request; power of two, 1 = any */
 	uint32_t segment_max;   /* longest request; a multiple of offset_align, >= 2 * offset_align */
 	uint32_t unit;          /* pieces are cut only at multiples of this from their start (elements
-				   of a conversion); power of two <= 8, 1 = anywhere */
+				   of a conversion); power of two <= 8, 0 or 1 = anywhere */
 	uint32_t gap;           /* merge pieces whose distance is at most this */
 	uint32_t in_place_min;  /* an in-place body shorter than this is staged whole instead, unless
 				   the piece needs no staged edge at all */

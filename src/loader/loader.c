@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fail.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "loader/loader.h"
@@ -181,7 +181,7 @@ int hr_loader_open(struct hr_dataset *ds, struct hr_device *dev,
 	hr__device_get(dev);
 	loader->ds = ds;
 	loader->dev = dev;
-	loader->pid = getpid();
+	loader->fork_generation = hr__fork_generation();
 	rc = open_loader(loader, opts);
 	if (rc < 0) {
 		char sentence[HR__SENTENCE_BYTES];
@@ -245,7 +245,7 @@ void hr_loader_close(struct hr_loader *loader)
 
 	if (!loader)
 		return;
-	if (loader->pid != getpid()) {
+	if (loader->fork_generation != hr__fork_generation()) {
 		/* After fork(): threads, rings and requests are the parent's. */
 		hr__log(HR_LOG_WARN, "loader: closed in a child process, which does not own it");
 		return;
@@ -284,7 +284,7 @@ static int check_usable(const struct hr_loader *loader)
 		return hr__fail(HR_E_CLOSED, "loader: it was stopped; open another one to go on");
 	if (loader->final)
 		return hr__fail_set(loader->final, loader->final_sentence);
-	if (loader->pid != getpid())
+	if (loader->fork_generation != hr__fork_generation())
 		return hr__fail(HR_E_FORKED, "loader: it belongs to the parent process; open one "
 					     "after fork()");
 	return 0;
@@ -340,7 +340,7 @@ static int refuse_no_slot(const struct hr_loader *loader)
 static int wait_batch(struct hr_loader *loader, struct hr__slot **slot)
 {
 	uint64_t start = hr__now_ns(), now = start;
-	enum hr__take take;
+	enum hr__take take = HR__TAKE_WAIT;
 	int rc;
 
 	for (;;) {

@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include <headrace/loader.h>
 
@@ -54,7 +53,7 @@ struct hr_loader {
 	struct hr__filler *fillers; /* max(threads, 1) */
 	uint32_t n_fillers;
 	struct hr_queue_info queue;
-	pid_t pid;
+	uint32_t fork_generation;
 	/* set from any thread or signal handler */
 	atomic_bool stopping;
 	/* how the consumer talks to filler threads: odd = they shall rest, even = they shall run */

@@ -69,7 +69,11 @@ struct hr_io {
 	void *user;             /* not touched */
 
 	/* what happened: valid once reaped */
-	int64_t res;     /* file bytes moved (less than asked only at the end of file), or -code */
+	/*
+	 * File bytes moved, less than asked only at the end of file, or -code. What a piece holds
+	 * behind the end of file, or after a failure, is undefined; nothing outside it is touched.
+	 */
+	int64_t res;
 	uint64_t bytes_by_path[HR_PATH_MAX]; /* which path carried how many of them */
 	uint64_t bytes_cached;               /* how many of them came from the page cache */
 

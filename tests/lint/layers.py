@@ -50,7 +50,8 @@ def judge_face(path, kind, name, tree):
     if kind == "<":
         return None
     folder = path.rsplit("/", 1)[0]
-    if f"{folder}/{name}" in tree or f"{path.split('/')[0]}/{name}" in tree:
+    # Either beside the file or from the root of the project, as "cli/cli.h".
+    if f"{folder}/{name}" in tree or name in tree and name.split("/")[0] == path.split("/")[0]:
         return None
     return f'a face includes <headrace/...> and its own headers only, not "{name}"'
 
@@ -91,6 +92,7 @@ CLEAN = {
     "include/headrace/a.h": "#include <stdint.h>\n#include <headrace/b.h>\n",
     "cli/a.c": '#include <headrace/a.h>\n#include "cli.h"\n',
     "cli/cli.h": "\n",
+    "cli/b.c": '#include "cli/cli.h"\n',
 }
 PLANTS = [
     {"src/mem/a.c": '#include "file/file.h"\n'},

@@ -74,7 +74,8 @@ build_fio()
 				--disable-http --disable-xnvme --disable-pmem --disable-rados --disable-rbd \
 				--disable-gfapi --disable-libzbc --disable-libnfs --disable-shm &&
 			make -j "$jobs" fio && strip fio && cp fio "$root/build/cache/fio"
-	)
+	) || return 1
+	rm -rf "$dir"
 }
 
 # source_lists FILE - the machine's own archives again, as sources instead of binaries.

@@ -222,18 +222,22 @@ static void take(struct hr__dest *d, struct hr__want *w, uint64_t len, uint64_t 
 	w->len -= len;
 }
 
-/* A segment of exactly @len bytes of the first piece and nothing else. */
-static void single(struct hr__plan *plan, struct hr__plan_segment *seg, uint64_t len)
+/* A segment for the first @len bytes of the first piece alone, read from @start on. */
+static void single(struct hr__plan *plan, struct hr__plan_segment *seg, uint64_t start,
+		   uint64_t len)
 {
 	struct hr__want *w = &plan->wants[plan->first];
 
-	seg->off = w->file_off;
-	seg->len = (uint32_t)len;
-	seg->need = (uint32_t)len;
+	seg->off = start;
+	seg->need = (uint32_t)(w->file_off - start + len);
+	seg->len = seg->need;
 	seg->n_dests = 1;
 	seg->last = &seg->first;
-	take(&seg->first, w, len, seg->off);
-	settle(plan, plan->first + 1);
+	take(&seg->first, w, len, start);
+	if (!w->len)
+		plan->first++;
+	else
+		insert_right(plan->wants, plan->first, plan->n);
 }
 
 /* -- segments --------------------------------------------------------------------------------- */
@@ -244,7 +248,8 @@ static void next_in_place(struct hr__plan *plan, struct hr__plan_segment *seg)
 
 	seg->in_place = true;
 	seg->unaligned = false;
-	single(plan, seg, hr__min(w->body_end - w->file_off, in_place_max(&plan->limits)));
+	single(plan, seg, w->file_off,
+	       hr__min(w->body_end - w->file_off, in_place_max(&plan->limits)));
 }
 
 static void next_write(struct hr__plan *plan, struct hr__plan_segment *seg)
@@ -257,7 +262,7 @@ static void next_write(struct hr__plan *plan, struct hr__plan_segment *seg)
 		/* The buffered descriptor takes any address; device memory must be staged first. */
 		seg->in_place = !l->staged;
 		seg->unaligned = true;
-		single(plan, seg, hr__min(w->len, l->offset_align - into_block));
+		single(plan, seg, w->file_off, hr__min(w->len, l->offset_align - into_block));
 		return;
 	}
 	if (in_body(w)) {
@@ -266,7 +271,8 @@ static void next_write(struct hr__plan *plan, struct hr__plan_segment *seg)
 	}
 	seg->in_place = false;
 	seg->unaligned = false;
-	single(plan, seg, hr__min(hr__align_down(w->len, l->offset_align), l->segment_max));
+	single(plan, seg, w->file_off,
+	       hr__min(hr__align_down(w->len, l->offset_align), l->segment_max));
 }
 
 /*
@@ -349,20 +355,16 @@ static struct hr__dest *next_dest(struct hr__plan_segment *seg, struct hr__dest_
 	return d;
 }
 
-static void next_staged(struct hr__plan *plan, struct hr__dest_pool *pool,
-			struct hr__plan_segment *seg)
+/* The general case: take from every piece within reach. */
+static void gather(struct hr__plan *plan, struct hr__dest_pool *pool, struct hr__plan_segment *seg,
+		   uint64_t limit)
 {
-	const struct hr__limits *l = &plan->limits;
-	struct reach reach;
+	struct reach reach = find_reach(plan, pool, limit);
 	uint64_t need = 0;
 
-	seg->off = hr__align_down(plan->wants[plan->first].file_off, l->offset_align);
-	reach = find_reach(plan, pool, seg->off + l->segment_max);
 	/* Cut in the middle of the first element for want of destinations: go on without the others. */
-	if (!whole_units(l, &plan->wants[plan->first], reach.end))
-		reach = (struct reach){.end = seg->off + l->segment_max, .stop = plan->first + 1};
-	seg->in_place = false;
-	seg->unaligned = false;
+	if (!whole_units(&plan->limits, &plan->wants[plan->first], reach.end))
+		reach = (struct reach){.end = limit, .stop = plan->first + 1};
 	seg->n_dests = 0;
 	for (uint32_t i = plan->first; i < reach.stop; i++) {
 		struct hr__want *w = &plan->wants[i];
@@ -370,7 +372,7 @@ static void next_staged(struct hr__plan *plan, struct hr__dest_pool *pool,
 
 		if (w->file_off >= reach.end)
 			continue;
-		len = whole_units(l, w, reach.end);
+		len = whole_units(&plan->limits, w, reach.end);
 		if (!len)
 			continue;
 		seg->last = next_dest(seg, pool);
@@ -378,13 +380,32 @@ static void next_staged(struct hr__plan *plan, struct hr__dest_pool *pool,
 		need = hr__max(need, (uint64_t)seg->last->seg_off + seg->last->len);
 	}
 	seg->need = (uint32_t)need;
-	seg->len = (uint32_t)hr__align_up(need, l->offset_align);
 	settle(plan, reach.stop);
+}
+
+static void next_staged(struct hr__plan *plan, struct hr__dest_pool *pool,
+			struct hr__plan_segment *seg, uint64_t len)
+{
+	const struct hr__limits *l = &plan->limits;
+	const struct hr__want *w = &plan->wants[plan->first];
+	uint64_t start = hr__align_down(w->file_off, l->offset_align);
+	uint64_t limit = start + l->segment_max;
+	uint64_t end = hr__min(w->file_off + len, limit);
+
+	seg->in_place = false;
+	seg->unaligned = false;
+	seg->off = start;
+	/* Scattered small reads are the common case: no neighbour, nothing to collect. */
+	if (plan->first + 1 == plan->n || !joins(l, w + 1, staged_len(l, w + 1), end, limit))
+		single(plan, seg, start, whole_units(l, w, end));
+	else
+		gather(plan, pool, seg, limit);
+	seg->len = (uint32_t)hr__align_up(seg->need, l->offset_align);
 }
 
 int hr__plan_next(struct hr__plan *plan, struct hr__dest_pool *pool, struct hr__plan_segment *seg)
 {
-	const struct hr__want *w = &plan->wants[plan->first];
+	uint64_t len;
 
 	if (hr__plan_done(plan))
 		return 0;
@@ -392,10 +413,13 @@ int hr__plan_next(struct hr__plan *plan, struct hr__dest_pool *pool, struct hr__
 		sort_wants(plan->wants, plan->n);
 		plan->sorted = true;
 	}
-	if (plan->limits.write)
+	if (plan->limits.write) {
 		next_write(plan, seg);
-	else if (staged_len(&plan->limits, w))
-		next_staged(plan, pool, seg);
+		return 1;
+	}
+	len = staged_len(&plan->limits, &plan->wants[plan->first]);
+	if (len)
+		next_staged(plan, pool, seg, len);
 	else
 		next_in_place(plan, seg);
 	return 1;

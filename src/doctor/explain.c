@@ -17,33 +17,39 @@ static void describe_taken(struct hr_path_verdict *v, const struct hr_explanatio
 {
 	if (v->path == HR_PATH_BOUNCE)
 		snprintf(v->reason, sizeof(v->reason),
-			 "through a staging ring of %llu KiB in host memory, then moved by the device; "
+			 "through a staging ring of %llu KiB in host memory, then moved by the "
+			 "device; "
 			 "%s",
 			 (unsigned long long)(e->queue.staging_bytes >> 10),
-			 e->file.direct ? "direct I/O where pages are not cached" : "buffered reads");
+			 e->file.direct ? "direct I/O where pages are not cached"
+					: "buffered reads");
 	else if (e->file.direct)
 		snprintf(v->reason, sizeof(v->reason),
-			 "the drive writes into the destination itself (whole blocks of %u bytes; edges "
+			 "the drive writes into the destination itself (whole blocks of %u bytes; "
+			 "edges "
 			 "are staged)",
 			 e->file.offset_align);
 	else
 		snprintf(v->reason, sizeof(v->reason),
-			 "buffered reads straight into the destination: one copy out of the page cache");
+			 "buffered reads straight into the destination: one copy out of the page "
+			 "cache");
 }
 
 static void describe_refused(struct hr_path_verdict *v, const struct hr__verdict *from,
 			     const char *taken)
 {
 	if (from->score > 0) {
-		snprintf(v->reason, sizeof(v->reason), "possible, but %s needs no extra copy", taken);
-		snprintf(v->fix, sizeof(v->fix), "force it with --path %s or HEADRACE_PATH=%s", v->name,
-			 v->name);
+		snprintf(v->reason, sizeof(v->reason), "possible, but %s needs no extra copy",
+			 taken);
+		snprintf(v->fix, sizeof(v->fix), "force it with --path %s or HEADRACE_PATH=%s",
+			 v->name, v->name);
 		return;
 	}
 	snprintf(v->reason, sizeof(v->reason), "%s", from->reason);
 	if (from->score == -HR_E_REQUIRE_DIRECT)
-		snprintf(v->fix, sizeof(v->fix), "unset HEADRACE_REQUIRE, or make a direct path "
-						 "possible: headrace check");
+		snprintf(v->fix, sizeof(v->fix),
+			 "unset HEADRACE_REQUIRE, or make a direct path "
+			 "possible: headrace check");
 }
 
 /* The path that a GPU wants and this build does not have: said, not passed over in silence. */
@@ -55,13 +61,15 @@ static void add_p2p(struct hr_explanation *out, const struct hr_device *dev)
 	v->name = "p2p";
 	if (dev->info.kind == HR_DEVICE_HOST) {
 		snprintf(v->reason, sizeof(v->reason),
-			 "this build has no p2p transport; and host memory needs none: the host path is "
+			 "this build has no p2p transport; and host memory needs none: the host "
+			 "path is "
 			 "direct");
 		return;
 	}
 	snprintf(v->reason, sizeof(v->reason), "this build has no p2p transport");
 	snprintf(v->fix, sizeof(v->fix),
-		 "none in this build; it would also need CONFIG_PCI_P2PDMA, an NVMe drive%s and a GPU "
+		 "none in this build; it would also need CONFIG_PCI_P2PDMA, an NVMe drive%s and a "
+		 "GPU "
 		 "whose memory is exported",
 		 strncmp(out->file.block_device, "nvme", 4) ? " (this file is on none)" : "");
 }
@@ -110,8 +118,9 @@ int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uin
 	if (err)
 		return err;
 	if (offset > out->file.size_bytes)
-		return hr__fail(EINVAL, "%s: offset %llu lies behind its end (%llu bytes); use a smaller "
-					"one",
+		return hr__fail(EINVAL,
+				"%s: offset %llu lies behind its end (%llu bytes); use a smaller "
+				"one",
 				file->path, (unsigned long long)offset,
 				(unsigned long long)out->file.size_bytes);
 	err = hr_file_residency(file, offset, len_bytes, &out->residency);

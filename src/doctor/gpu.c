@@ -17,7 +17,8 @@ static const char *fix_for(int code)
 {
 	switch (-code) {
 	case HR_E_NO_DRIVER:
-		return "install the NVIDIA driver, or start the container with its GPUs (--gpus all)";
+		return "install the NVIDIA driver, or start the container with its GPUs (--gpus "
+		       "all)";
 	case HR_E_DRIVER_TOO_OLD:
 		return "update the NVIDIA driver";
 	case HR_E_NO_DEVICE:
@@ -43,8 +44,8 @@ static bool check_one(struct hr__report *r, const char *name, bool wanted)
 	hr_device_info(dev, &info);
 	if (info.kind == HR_DEVICE_HOST || info.kernels)
 		hr__report_add(r, GROUP, name, HR_CHECK_OK, "", "%.80s, %llu MiB%s%s", info.model,
-			       (unsigned long long)(info.memory_bytes >> 20), info.pci[0] ? ", PCI " : "",
-			       info.pci);
+			       (unsigned long long)(info.memory_bytes >> 20),
+			       info.pci[0] ? ", PCI " : "", info.pci);
 	else
 		hr__report_add(r, GROUP, name, HR_CHECK_LIMITED, "update the NVIDIA driver",
 			       "%.60s: no gather kernel: %.100s", info.model, info.kernels_reason);
@@ -123,8 +124,9 @@ void hr__check_libraries(struct hr__report *r)
 		hr__report_add(r, "libraries", "libheadrace", HR_CHECK_OK, "", "version %s",
 			       HR_VERSION);
 	/* cuFile looks drives up in udev's database and gives up without it; this library reads sysfs. */
-	hr__report_add(r, "libraries", "udev", HR_CHECK_OK, "", "%s",
-		       udev ? "there (/run/udev), as NVIDIA's cuFile needs it"
-			    : "no /run/udev: NVIDIA's cuFile would go without direct I/O; this library "
-			      "does not need it");
+	hr__report_add(
+		r, "libraries", "udev", HR_CHECK_OK, "", "%s",
+		udev ? "there (/run/udev), as NVIDIA's cuFile needs it"
+		     : "no /run/udev: NVIDIA's cuFile would go without direct I/O; this library "
+		       "does not need it");
 }

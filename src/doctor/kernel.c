@@ -29,7 +29,8 @@ static void check_version(struct hr__report *r)
 		hr__report_add(r, GROUP, "version", HR_CHECK_OK, "", "Linux %s", text);
 	else if (major > 5 || (major == 5 && minor >= 10))
 		hr__report_add(r, GROUP, "version", HR_CHECK_LIMITED, "use Linux 6.5 or later",
-			       "Linux %s works; cachestat came with 6.5, so residency is judged by mincore",
+			       "Linux %s works; cachestat came with 6.5, so residency is judged by "
+			       "mincore",
 			       text);
 	else
 		hr__report_add(r, GROUP, "version", HR_CHECK_NO, "use Linux 5.10 or later",
@@ -104,8 +105,9 @@ static void check_cachestat(struct hr__report *r)
 			       "there: residency of files costs one call");
 	else
 		hr__report_add(r, GROUP, "cachestat", HR_CHECK_LIMITED,
-			       err == -ENOSYS ? "use Linux 6.5 or later"
-					      : "allow cachestat in the container's seccomp profile",
+			       err == -ENOSYS
+				       ? "use Linux 6.5 or later"
+				       : "allow cachestat in the container's seccomp profile",
 			       "refused (%s): residency is judged by mincore, where that is honest",
 			       hr_error_name(err));
 }
@@ -160,7 +162,8 @@ static void check_p2pdma(struct hr__report *r)
 	if (has < 0)
 		hr__report_add(r, GROUP, "PCI_P2PDMA", HR_CHECK_LIMITED,
 			       "look for CONFIG_PCI_P2PDMA=y in the kernel's configuration",
-			       "unknown: neither /boot/config-%s nor /proc/kallsyms can be read", release);
+			       "unknown: neither /boot/config-%s nor /proc/kallsyms can be read",
+			       release);
 	else if (has)
 		hr__report_add(r, GROUP, "PCI_P2PDMA", HR_CHECK_OK, "", "built in");
 	else

@@ -50,8 +50,8 @@ static void check_memlock(struct hr__report *r, const char *limits)
 			       "unknown: proc/self/limits cannot be read");
 	else if (bytes >= want)
 		hr__report_add(r, GROUP, "RLIMIT_MEMLOCK", HR_CHECK_OK, "",
-			       "%" PRIu64 " KiB hold a staging ring of %" PRIu64 " KiB", bytes >> 10,
-			       want >> 10);
+			       "%" PRIu64 " KiB hold a staging ring of %" PRIu64 " KiB",
+			       bytes >> 10, want >> 10);
 	else
 		hr__report_add(r, GROUP, "RLIMIT_MEMLOCK", HR_CHECK_LIMITED,
 			       "raise it: ulimit -l, /etc/security/limits.conf, LimitMEMLOCK=",
@@ -119,7 +119,8 @@ static void check_cgroup(struct hr__report *r)
 	else
 		hr__report_add(r, GROUP, "cgroup memory",
 			       bytes >= 1ull << 30 ? HR_CHECK_OK : HR_CHECK_LIMITED,
-			       bytes >= 1ull << 30 ? "" : "raise memory.max of the group or container",
+			       bytes >= 1ull << 30 ? ""
+						   : "raise memory.max of the group or container",
 			       "%" PRIu64 " MiB, page cache included", bytes >> 20);
 }
 

@@ -44,9 +44,10 @@ static void check_disk(struct hr__report *r, const char *disk)
 	hr__report_text(r, model, sizeof(model), "sys/block/%s/device/model", disk);
 	hr__report_text(r, lbs, sizeof(lbs), "sys/block/%s/queue/logical_block_size", disk);
 	if (nvme)
-		hr__report_add(r, GROUP, disk, strcmp(scheduler, "none") ? HR_CHECK_LIMITED : HR_CHECK_OK,
-			       strcmp(scheduler, "none") ? "set queue/scheduler to none" : "",
-			       "NVMe %.60s, blocks of %s bytes, scheduler %s", model, lbs, scheduler);
+		hr__report_add(
+			r, GROUP, disk, strcmp(scheduler, "none") ? HR_CHECK_LIMITED : HR_CHECK_OK,
+			strcmp(scheduler, "none") ? "set queue/scheduler to none" : "",
+			"NVMe %.60s, blocks of %s bytes, scheduler %s", model, lbs, scheduler);
 	else
 		hr__report_add(r, GROUP, disk, HR_CHECK_LIMITED,
 			       "peer transfers to a GPU need an NVMe drive of this machine",
@@ -94,8 +95,9 @@ static void check_file(struct hr__report *r, const char *path, const struct hr_f
 	char name[64], where[160];
 
 	snprintf(name, sizeof(name), "%.60s", path);
-	snprintf(where, sizeof(where), "%s%s%s%s%s", info->fs_name, info->block_device[0] ? " on " : "",
-		 info->block_device, info->block_pci[0] ? " at " : "", info->block_pci);
+	snprintf(where, sizeof(where), "%s%s%s%s%s", info->fs_name,
+		 info->block_device[0] ? " on " : "", info->block_device,
+		 info->block_pci[0] ? " at " : "", info->block_pci);
 	if (info->direct)
 		hr__report_add(r, GROUP, name, HR_CHECK_OK, "",
 			       "%.100s; direct I/O in steps of %u bytes, memory %u", where,
@@ -114,9 +116,10 @@ static void check_direct(struct hr__report *r, const char *path, const char *dev
 
 	snprintf(name, sizeof(name), "direct %.40s -> %.12s", path, device);
 	if (strcmp(device, "host") != 0)
-		hr__report_add(r, GROUP, name, HR_CHECK_NO, "",
-			       "this build has no peer-to-peer transport: bytes go through the staging "
-			       "ring in host memory");
+		hr__report_add(
+			r, GROUP, name, HR_CHECK_NO, "",
+			"this build has no peer-to-peer transport: bytes go through the staging "
+			"ring in host memory");
 	else if (info->direct)
 		hr__report_add(r, GROUP, name, HR_CHECK_OK, "",
 			       "the drive writes into the destination itself");
@@ -139,8 +142,9 @@ static void check_path(struct hr__report *r, const char *path, const char *devic
 	}
 	if (err) {
 		snprintf(name, sizeof(name), "direct %.56s", path);
-		hr__report_add(r, GROUP, name, HR_CHECK_NO, "name a readable file, or a directory on its "
-							    "file system that can be written",
+		hr__report_add(r, GROUP, name, HR_CHECK_NO,
+			       "name a readable file, or a directory on its "
+			       "file system that can be written",
 			       "%.60s: %s", path, hr_strerror(err));
 		return;
 	}

@@ -92,6 +92,21 @@ static void add_verdicts(struct hr_explanation *out, const struct hr__verdict *v
 	}
 }
 
+static void add_extents(struct hr_explanation *out, struct hr_file *file, uint64_t offset,
+			uint64_t len)
+{
+	struct hr__extents extents = {.list = out->extents, .cap = HR_ARRAY_LEN(out->extents)};
+	int err = hr__file_extents(file, offset, len, &extents);
+
+	if (err) {
+		snprintf(out->extents_reason, sizeof(out->extents_reason), "%s does not tell: %s",
+			 out->file.fs_name, hr_strerror(err));
+		return;
+	}
+	out->n_extents = extents.n;
+	out->extents_total = extents.total;
+}
+
 static int ask_queue(struct hr_device *dev, struct hr_queue_info *out)
 {
 	struct hr_engine *engine;
@@ -132,5 +147,6 @@ int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uin
 	out->path = best >= 0 ? verdicts[best].ops->path : HR_PATH_AUTO;
 	add_verdicts(out, verdicts, best);
 	add_p2p(out, dev);
+	add_extents(out, file, offset, len_bytes);
 	return 0;
 }

@@ -7,6 +7,7 @@
  * are compared with the pattern of the file, and everything around them with guard bytes.
  */
 #include <liburing.h>
+#include <pthread.h>
 
 #include <headrace/headrace.h>
 

@@ -189,7 +189,10 @@ def fio_rate(argv: Sequence[str], shape: Shape) -> Rate:
 # -- system calls ------------------------------------------------------------------------------
 def strace_counts(argv: Sequence[str], calls: str, timeout: float,
                   env: dict[str, str] | None = None) -> tuple[Finished, dict[str, int]] | None:
-    """Run under strace -f -c; {system call: count}. None where strace is missing or forbidden."""
+    """Run under strace -f -c; {system call: count}. None where strace is missing or forbidden.
+
+    A name with a question mark is left out where this strace does not know the call.
+    """
     strace = shutil.which("strace")
     if not strace:
         return None
@@ -197,7 +200,8 @@ def strace_counts(argv: Sequence[str], calls: str, timeout: float,
         try:
             done = checked([strace, "-f", "-c", "-e", f"trace={calls}", "-o", sums.name, *argv],
                            timeout, env)
-        except RuntimeError:
+        except RuntimeError as problem:
+            print(f"strace gave nothing: {problem}")
             return None
         counts = {}
         for line in sums.read().splitlines():

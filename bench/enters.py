@@ -33,8 +33,8 @@ def arguments() -> argparse.Namespace:
 
 
 def find_program(given: str | None) -> str:
-    for place in (given, lib.ROOT / "build/bin/gather_once", lib.ROOT / "build/obj/bench/gather_once",
-                  lib.ROOT / "build/bench/gather_once"):
+    build = lib.ROOT / "build"
+    for place in (given, build / "bin/gather_once", build / "obj/bench/gather_once"):
         if place and os.path.isfile(place) and os.access(place, os.X_OK):
             return str(place)
     raise SystemExit("gather_once not found: build it with ./dev build or name it with --program")
@@ -48,7 +48,7 @@ def traced(argv: list[str], timeout: float) -> int | None:
 def main() -> None:
     args = arguments()
     program = find_program(args.program)
-    file = args.file or files.make(lib.OUT / "data" / f"bytes-{lib.format_size(args.size)}.bin",
+    file = args.file or files.make(lib.DATA / f"bytes-{lib.format_size(args.size)}.bin",
                                    args.size)
     argv = [program, str(file), args.device, str(args.count), str(args.bytes)]
     facts = lib.machine(file)

@@ -84,7 +84,7 @@ def per_request(make: Callable[[int], list[str]], requests: Callable[[str, int],
 
 def main() -> None:
     args = arguments()
-    file = args.file or files.make(lib.OUT / "data" / f"bytes-{lib.format_size(args.size)}.bin",
+    file = args.file or files.make(lib.DATA / f"bytes-{lib.format_size(args.size)}.bin",
                                    args.size)
     headrace, fio = runners.find_headrace(args.headrace), runners.find_fio(args.fio)
     shape = Shape(bs=args.bs, depth=args.depth, seconds=600)

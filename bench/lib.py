@@ -22,18 +22,24 @@ from typing import Any, Callable, Iterable, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = Path(os.environ.get("HEADRACE_BENCH_OUT") or ROOT / "build" / "bench")
+DATA = Path(os.environ.get("HEADRACE_BENCH_DATA") or OUT / "data")
 RESAMPLES = 2000
 SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 # -- the interpreter ---------------------------------------------------------------------------
-def need(*modules: str) -> None:
+def can_import(*modules: str) -> bool:
+    return all(importlib.util.find_spec(m) for m in modules)
+
+
+def need(*modules: str, optional: bool = False) -> bool:
     """Re-execute under a python that can import `modules`, if the current one cannot.
 
-    A python from a version manager rarely sees the distribution's packages.
+    A python from a version manager rarely sees the distribution's packages. Return: True; False
+    where there is no such python and `optional` says that this is bearable.
     """
-    if all(importlib.util.find_spec(m) for m in modules):
-        return
+    if can_import(*modules):
+        return True
     tried = os.environ.get("HEADRACE_BENCH_PYTHONS", "").split(":")
     for candidate in ("/usr/bin/python3", "/usr/local/bin/python3", "python3"):
         path = shutil.which(candidate)
@@ -43,6 +49,8 @@ def need(*modules: str) -> None:
         if subprocess.run([path, "-c", probe, *modules], check=False).returncode == 0:
             os.environ["HEADRACE_BENCH_PYTHONS"] = ":".join([*tried, path])
             os.execv(path, [path, *sys.argv])
+    if optional:
+        return False
     raise SystemExit(f"no python here can import {', '.join(modules)}; "
                      f"install {' '.join('python3-' + m for m in modules)}")
 

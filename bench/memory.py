@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of `headrace stream` over a large file: anonymous and pinned, the page cache counted apart.
+"""Memory of `headrace stream` over a large file: anonymous and pinned, without the page cache.
 
 While the command runs, /proc/PID/smaps_rollup and /proc/PID/status are read as fast as they
 answer. Anonymous memory (heap, staging ring, batch ring) and memory that is pinned or locked
@@ -98,7 +98,7 @@ def ring_bytes(got: dict[str, Any], args: argparse.Namespace) -> int:
 def main() -> None:
     args = arguments()
     headrace = runners.find_headrace(args.headrace)
-    file = args.file or files.make(lib.OUT / "data" / f"tokens-{lib.format_size(args.size)}.bin",
+    file = args.file or files.make(lib.DATA / f"tokens-{lib.format_size(args.size)}.bin",
                                    args.size)
     samples = (file.stat().st_size // 2 - 1) // args.seq_len
     steps = args.steps or samples // args.batch_size
@@ -119,10 +119,12 @@ def main() -> None:
     on_device = args.device != "host"
     if on_device:  # the batch ring is in the device's memory and no part of the process
         least, most = peak["at_least"], peak["at_most"]
+    verdict = ("inside" if most < LIMIT else
+               "inside only if the overlap is counted once" if least < LIMIT else "OVER")
     print(f"{count} samples; batch ring {ring / 2**20:.1f} MiB"
           f"{' on the device' if on_device else ''}; beside it at least {least / 2**20:.1f} and at "
           f"most {most / 2**20:.1f} MiB anonymous + pinned, limit {LIMIT >> 20} MiB: "
-          f"{'inside' if most < LIMIT else 'inside only if the overlap is counted once' if least < LIMIT else 'OVER'}")
+          f"{verdict}")
     print(f"page cache of the file: {before:.1%} before, {after:.1%} after (not counted)")
     lib.save(args.name, {"machine": facts, "command": lib.command_line(argv), "peak": peak,
                          "samples": count, "ring_bytes": ring, "beside_ring_at_least": least,

@@ -20,7 +20,7 @@ import files
 import lib
 import runners
 
-PEERS = Path(__file__).resolve().parent / "peers.py"
+PEERS = Path(__file__).resolve().parent / "_peers.py"
 DTYPES = {"uint16": ("u16", 2), "uint32": ("u32", 4)}
 
 
@@ -59,7 +59,12 @@ class Bench:
         self.samples = (file.stat().st_size // width - 1) // args.seq_len
         self.commands: dict[str, str] = {}
         self.contestants: dict[str, tuple[str, int]] = {}
-        for peer in args.peers.split(","):
+        wanted = args.peers.split(",")
+        if not lib.can_import("torch"):
+            wanted = [] if args.device != "host" else [p for p in wanted if p.startswith(
+                ("numpy", "classic"))]
+            print(f"no torch here: the peers are {', '.join(wanted) or 'none'}")
+        for peer in wanted:
             for workers in map(int, args.workers.split(",")) if "loader" in peer else [0]:
                 name = f"{peer} w{workers}" if "loader" in peer else peer
                 self.contestants[name] = (peer, workers)
@@ -68,7 +73,7 @@ class Bench:
         argv = [self.headrace, "stream", "--format", "tokens", "--dtype", self.dtype,
                 "--out-dtype", "i64", "--seq-len", str(self.args.seq_len),
                 "--batch-size", str(self.args.batch_size), "--steps", str(batches),
-                "--epochs", "0", "--seed", str(seed), "--device", self.args.device, "--json",
+                "--seed", str(seed), "--device", self.args.device, "--json",
                 *more, *self.args.headrace_extra.split(), str(self.file)]
         self.commands["headrace"] = lib.command_line(argv)
         done = runners.checked(argv, 300)
@@ -180,8 +185,8 @@ def show(state: str, verdict: dict[str, Any]) -> None:
 
 def main() -> None:
     args = arguments()
-    lib.need("numpy", "torch")
-    file = args.file or files.make(lib.OUT / "data" / f"tokens-{lib.format_size(args.size)}.bin",
+    lib.need("numpy", "torch", optional=True) or lib.need("numpy")
+    file = args.file or files.make(lib.DATA / f"tokens-{lib.format_size(args.size)}.bin",
                                    args.size)
     bench = Bench(args, file)
     facts = lib.machine(file)

@@ -13,19 +13,26 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Any, Callable, Iterator
 
 import lib
 
-lib.need("numpy", "torch")
+lib.need("numpy", "torch", optional=True)
+lib.need("numpy")
 import numpy as np  # noqa: E402
-import torch  # noqa: E402
 from numpy.lib.stride_tricks import sliding_window_view  # noqa: E402
-from torch.utils.data import BatchSampler, DataLoader, Dataset  # noqa: E402
+
+try:
+    import torch
+    from torch.utils.data import BatchSampler, DataLoader
+except ImportError:  # the numpy and classic peers do without on the host
+    torch = None
+
+Tensor = Any  # a torch tensor, or a numpy array where torch is not needed
 
 
-class Windows(Dataset):
-    """A token file as windows; `file` is a memmap, as users have it."""
+class Windows:
+    """A token file as a map-style dataset; `file` is a memmap, as users have it."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.file = np.memmap(args.file, dtype=args.dtype, mode="r", offset=args.header)
@@ -34,7 +41,7 @@ class Windows(Dataset):
     def __len__(self) -> int:
         return (len(self.file) - 1) // self.seq_len
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def __getitem__(self, index: int) -> Tensor:
         start = index * self.seq_len
         return torch.from_numpy(self.file[start:start + self.seq_len + 1].astype(np.int64))
 
@@ -42,19 +49,21 @@ class Windows(Dataset):
 class BatchedWindows(Windows):
     """The same, asked for a whole batch at once (what __getitems__ is for, without a collate)."""
 
-    def __getitem__(self, index: list[int]) -> torch.Tensor:  # type: ignore[override]
+    def __getitem__(self, index: list[int]) -> Tensor:  # type: ignore[override]
         rows = np.asarray(index)[:, None] * self.seq_len + np.arange(self.seq_len + 1)
         return torch.from_numpy(self.file[rows].astype(np.int64))
 
 
-Batches = Iterator[torch.Tensor]
+Batches = Iterator[Tensor]
 Make = Callable[[argparse.Namespace, list[int]], Batches]
 
 
-def _to(batch: torch.Tensor, args: argparse.Namespace) -> torch.Tensor:
+def _to(batch: Tensor, args: argparse.Namespace) -> Tensor:
     """Pinned, then asynchronous, as tutorials teach; nothing to do on the host."""
     if args.device == "host":
         return batch
+    if isinstance(batch, np.ndarray):
+        batch = torch.from_numpy(batch)
     if not batch.is_pinned():
         batch = batch.pin_memory()
     return batch.to(args.device, non_blocking=True)
@@ -96,14 +105,14 @@ def numpy_fancy(args: argparse.Namespace, order: list[int]) -> Batches:
     columns = np.arange(args.seq_len + 1)
     for ids in _batches(order, args):
         rows = np.asarray(ids)[:, None] * args.seq_len + columns
-        yield _to(torch.from_numpy(file[rows].astype(np.int64)), args)
+        yield _to(file[rows].astype(np.int64), args)
 
 
 def numpy_window(args: argparse.Namespace, order: list[int]) -> Batches:
     file = np.memmap(args.file, dtype=args.dtype, mode="r", offset=args.header)
     windows = sliding_window_view(file, args.seq_len + 1)[::args.seq_len]
     for ids in _batches(order, args):
-        yield _to(torch.from_numpy(windows[ids].astype(np.int64)), args)
+        yield _to(windows[ids].astype(np.int64), args)
 
 
 def classic(args: argparse.Namespace, order: list[int]) -> Batches:
@@ -114,7 +123,7 @@ def classic(args: argparse.Namespace, order: list[int]) -> Batches:
     for ids in _batches(order, args):
         for row, index in zip(raw, ids):
             os.preadv(fd, [row.data], args.header + index * args.seq_len * width)
-        yield _to(torch.from_numpy(raw.astype(np.int64)), args)
+        yield _to(raw.astype(np.int64), args)
     os.close(fd)
 
 
@@ -124,11 +133,11 @@ PEERS: dict[str, Make] = {
 }
 
 
-def check(batch: torch.Tensor, ids: list[int], args: argparse.Namespace) -> None:
+def check(batch: Tensor, ids: list[int], args: argparse.Namespace) -> None:
     """Against bytes read by pread, window by window."""
     width = np.dtype(args.dtype).itemsize
     fd = os.open(args.file, os.O_RDONLY)
-    for row, index in zip(batch.cpu().numpy(), ids):
+    for row, index in zip(batch if isinstance(batch, np.ndarray) else batch.cpu().numpy(), ids):
         raw = os.pread(fd, (args.seq_len + 1) * width, args.header + index * args.seq_len * width)
         if not np.array_equal(row, np.frombuffer(raw, dtype=args.dtype).astype(np.int64)):
             raise SystemExit(f"{args.peer}: sample {index} is wrong")
@@ -163,7 +172,7 @@ def run(args: argparse.Namespace) -> dict[str, object]:
     count = done * args.batch_size
     return {"peer": args.peer, "workers": args.workers, "samples": count, "seconds": seconds,
             "samples_per_second": count / seconds, "cpu_s_main_process": time.process_time() - cpu,
-            "torch": torch.__version__, "numpy": np.__version__}
+            "torch": torch.__version__ if torch else "", "numpy": np.__version__}
 
 
 def main() -> None:

@@ -76,7 +76,10 @@ struct hr_io {
 	/* private: the engine's, zero before the first submit */
 	struct hr_io *next_;
 	uint64_t cursor_;    /* pieces already planned */
-	uint64_t pending_;   /* segments in flight, plus one while pieces are left to plan */
+	uint64_t pending_;   /* bytes not delivered yet, plus one while pieces are left to plan */
+	uint64_t arriving_;  /* of these, not in host memory yet */
+	uint32_t segments_;  /* in flight */
+	uint32_t place_;     /* in the engine's list of open requests */
 	uint32_t state_;
 	int32_t error_;
 };
@@ -126,6 +129,11 @@ int hr_engine_queue(const struct hr_engine *engine, struct hr_queue_info *out);
 
 /*
  * hr_submit() - hand requests to the engine.
+ *
+ * Requests are planned and queued. The kernel gets them with the next hr_reap(), a polling one
+ * (@min 0) included, so that one system call serves both; whatever is in the page cache is copied
+ * at once.
+ *
  * @ios: array of pointers to requests, each zeroed before its first use and then filled.
  * @n: number of them.
  *

@@ -132,6 +132,11 @@ static void sys_ring_exit(struct io_uring *ring)
 	io_uring_queue_exit(ring);
 }
 
+static int sys_ring_enable(struct io_uring *ring)
+{
+	return io_uring_enable_rings(ring);
+}
+
 static int sys_ring_buffers(struct io_uring *ring, const struct iovec *iov, unsigned int n)
 {
 	return io_uring_register_buffers(ring, iov, n);
@@ -175,6 +180,7 @@ const struct hr__sys hr__sys_real = {
 	.mincore = sys_mincore,
 	.ring_init = sys_ring_init,
 	.ring_exit = sys_ring_exit,
+	.ring_enable = sys_ring_enable,
 	.ring_buffers = sys_ring_buffers,
 	.ring_submit = sys_ring_submit,
 	.ring_result = sys_ring_result,

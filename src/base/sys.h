@@ -50,6 +50,7 @@ struct hr__sys {
 	/* io_uring: called by transport/uring.c alone */
 	int (*ring_init)(unsigned int entries, struct io_uring *ring, struct io_uring_params *p);
 	void (*ring_exit)(struct io_uring *ring);
+	int (*ring_enable)(struct io_uring *ring);
 	int (*ring_buffers)(struct io_uring *ring, const struct iovec *iov, unsigned int n);
 	/* submit what is queued and wait for @wait completions or @timeout_ns; count submitted or -errno */
 	int (*ring_submit)(struct io_uring *ring, unsigned int wait, uint64_t timeout_ns);

@@ -21,6 +21,8 @@ struct hr__want {
 	uint64_t len;      /* file bytes; > 0 */
 	uint64_t dst;      /* where it goes: only passed through, and looked at modulo memory_align */
 	void *owner;       /* passed through */
+	uint64_t body_end; /* the planner's: the part that goes in place ends here; at or before
+			      file_off when there is none (any more) */
 };
 
 /* Limits of the path, in bytes; powers of two where said. */
@@ -28,6 +30,8 @@ struct hr__limits {
 	uint32_t offset_align;  /* of file offset and length of a request; power of two, 1 = any byte */
 	uint32_t memory_align;  /* of the address of an in-place request; power of two, 1 = any */
 	uint32_t segment_max;   /* longest request; a multiple of offset_align, >= 2 * offset_align */
+	uint32_t unit;          /* pieces are cut only at multiples of this from their start (elements
+				   of a conversion); power of two <= 8, 0 or 1 = anywhere */
 	uint32_t gap;           /* merge pieces whose distance is at most this */
 	uint32_t in_place_min;  /* an in-place body shorter than this is staged whole instead, unless
 				   the piece needs no staged edge at all */

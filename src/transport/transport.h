@@ -22,7 +22,9 @@
 #include "file/plan.h"
 #include "mem/mem.h"
 
+struct hr__heat;
 struct hr__ioq;
+struct hr__staging;
 struct hr__transport;
 
 /* One read or write of the kernel, from plan to completion. */
@@ -38,14 +40,28 @@ struct hr__seg {
 	int fd;
 	void *addr;
 	int32_t fixed;                 /* index of the registered buffer, -1 = none */
-	bool cached;                   /* takes the buffered descriptor and came from the page cache */
+	bool direct;                   /* fd bypasses the page cache: offsets must stay aligned */
+	bool cached;                   /* came from the page cache */
 	uint32_t done;                 /* bytes that have arrived or been written so far */
+	uint32_t stuck_at;             /* where the last short result ended, see hr__seg_step() */
+	uint32_t tries;                /* results that brought nothing forward */
+	uint32_t calls;                /* pread and pwrite calls made for it by a thread pool */
 	int32_t error;                 /* 0 or -code */
+	struct hr__heat *heat;         /* the engine's guess of the file's residency */
+	void *route;                   /* the engine's: by which way it went */
 	/* bounce: its place in the ring and the ticket of its move */
-	uint64_t ring_pos;
-	uint32_t ring_len;
+	uint32_t ring_slot;
 	bool moved;
 	uint64_t ticket;
+};
+
+/* What every transport of one engine shares. */
+struct hr__transport_env {
+	struct hr_device *dev;
+	const struct hr_engine_options *opts; /* complete, no zero defaults left */
+	struct hr__ioq *ioq;
+	struct hr__staging *staging;
+	struct hr_stats *stats;
 };
 
 /* The question to score(). */
@@ -64,13 +80,11 @@ struct hr__transport_ops {
 	int (*score)(const struct hr_file *file, const struct hr_device *dev,
 		     const struct hr__shape *shape, struct hr__limits *limits, char *reason,
 		     size_t reason_size);
-	/* @opts: complete, no zero defaults left. */
-	int (*open)(struct hr_device *dev, const struct hr_engine_options *opts, struct hr__ioq *ioq,
-		    struct hr_stats *stats, struct hr__transport **out);
+	int (*open)(const struct hr__transport_env *env, struct hr__transport **out);
 	/* Is there room for a segment of @len bytes now? */
 	bool (*room)(struct hr__transport *t, uint32_t len);
-	/* Prepare and queue. room() said yes. Return: 0 or -code (the segment is untouched then). */
-	int (*submit)(struct hr__transport *t, struct hr__seg *seg);
+	/* Prepare and queue; room() said yes. A failure comes back as seg->error from reap(). */
+	void (*submit)(struct hr__transport *t, struct hr__seg *seg);
 	/* The queue has finished @seg (seg->done, seg->error). It comes back from reap(). */
 	void (*arrived)(struct hr__transport *t, struct hr__seg *seg);
 	/*
@@ -78,7 +92,10 @@ struct hr__transport_ops {
 	 * held-back moves must be started. Return: count.
 	 */
 	uint32_t (*reap)(struct hr__transport *t, struct hr__seg **out, uint32_t max, bool idle);
-	/* Wait until the device has finished one more move, or @timeout_ns. Return: 0, -ETIMEDOUT, -code. */
+	/*
+	 * Wait until the device has finished one more move, or @timeout_ns.
+	 * Return: 1 moves are under way still or one has finished, 0 none was under way.
+	 */
 	int (*wait)(struct hr__transport *t, uint64_t timeout_ns);
 	void (*close)(struct hr__transport *t);
 };

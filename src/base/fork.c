@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base/fork.c - counts generations of processes; getpid() would cost a system call a request. */
+#include <pthread.h>
+
+#include "base/fork.h"
+
+static uint32_t generation;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void in_child(void)
+{
+	generation++; /* the child has one thread at this point */
+}
+
+static void watch(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}
+
+uint32_t hr__fork_generation(void)
+{
+	pthread_once(&fork_once, watch);
+	return generation;
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine/engine.c - submit, reap and cancel: turns the wheel of feed, queue, transports and credit.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/fork.h"
+#include "base/util.h"
+#include "engine/engine.h"
+
+#define SEG_BATCH 256u               /* segments taken from the queue or a transport at once */
+#define LANE_NAP_NS (200u * 1000u)   /* longest look at the device while the drive may answer */
+
+/* Rings and threads belong to the process and thread that used the engine first. */
+static int check_owner(struct hr_engine *e)
+{
+	if (e->fork_generation != hr__fork_generation())
+		return hr__fail(HR_E_FORKED, "the engine was opened before fork(); open a new one in the "
+					     "child");
+	if (!e->owned) {
+		e->owner = pthread_self();
+		e->owned = true;
+	}
+	if (!pthread_equal(e->owner, pthread_self()))
+		return hr__fail(HR_E_WRONG_THREAD, "the engine belongs to the thread that used it first; "
+						   "open one engine per thread");
+	return 0;
+}
+
+static void list_open(struct hr_engine *e, struct hr_io *io)
+{
+	e->n_open++;
+	io->place_ = e->n_listed;
+	if (e->n_listed < HR__OPEN_MAX)
+		e->listed[e->n_listed++] = io;
+	else
+		io->place_ = UINT32_MAX;
+}
+
+static void unlist_open(struct hr_engine *e, struct hr_io *io)
+{
+	e->n_open--;
+	if (io->place_ == UINT32_MAX)
+		return;
+	e->listed[io->place_] = e->listed[--e->n_listed];
+	e->listed[io->place_]->place_ = io->place_;
+}
+
+void hr__io_finish(struct hr_engine *e, struct hr_io *io)
+{
+	unlist_open(e, io);
+	e->stats.ios++;
+	if (io->error_)
+		io->res = io->error_;
+	else if (io->state_ & HR__IO_CANCELLED)
+		io->res = -ECANCELED;
+	e->stats.ios_failed += io->res < 0;
+	hr__buffer_idle(io->buffer);
+	hr__file_put(io->file);
+	io->next_ = NULL;
+	if (io->state_ & HR__IO_INTERNAL) {
+		io->state_ = HR__IO_IDLE;
+		return;
+	}
+	io->state_ = HR__IO_DONE;
+	*e->done_end = io;
+	e->done_end = &io->next_;
+	e->n_done++;
+}
+
+static void enqueue(struct hr_engine *e, struct hr_io *io)
+{
+	io->res = 0;
+	memset(io->bytes_by_path, 0, sizeof(io->bytes_by_path));
+	io->bytes_cached = 0;
+	io->next_ = NULL;
+	io->cursor_ = 0;
+	io->pending_ = io->arriving_ = 1;
+	io->segments_ = 0;
+	io->error_ = 0;
+	io->state_ = HR__IO_QUEUED | (io == &e->simple ? HR__IO_INTERNAL : 0);
+	hr__buffer_busy(io->buffer);
+	hr__file_get(io->file);
+	list_open(e, io);
+	*e->queued_end = io;
+	e->queued_end = &io->next_;
+}
+
+int hr_submit(struct hr_engine *e, struct hr_io *const *ios, uint32_t n)
+{
+	int ret = check_owner(e);
+	uint32_t taken = 0;
+
+	for (; !ret && taken < n; taken++) {
+		struct hr__route *route;
+		struct hr__way *way;
+
+		ret = hr__io_check(e, ios[taken]);
+		if (ret)
+			break;
+		/* Where no way exists, say so now and not later. */
+		route = hr__route_get(e, ios[taken]->file);
+		if (route)
+			ret = hr__route_way(e, route, ios[taken]->op,
+					    ios[taken]->from != ios[taken]->to, &way);
+		if (ret)
+			break;
+		enqueue(e, ios[taken]);
+	}
+	if (!taken)
+		return ret;
+	hr__feed(e);
+	return (int)taken;
+}
+
+/* Account a finished segment to its requests and recycle it. */
+static void credit(struct hr_engine *e, struct hr__seg *seg)
+{
+	enum hr_path path = seg->owner->ops->path;
+	struct hr_io *first = seg->plan.first.owner;
+
+	first->segments_--;
+	((struct hr__route *)seg->route)->uses--;
+	if (seg->op == HR_READ)
+		e->stats.bytes_read += seg->direct && !seg->cached ? seg->plan.len : seg->done;
+	else
+		e->stats.bytes_written += seg->done;
+	e->stats.direct_refused += !seg->direct && !seg->cached && seg->file->fd_direct < 0;
+	for (struct hr__dest *d = &seg->plan.first; d; d = d->next) {
+		struct hr_io *io = d->owner;
+		uint32_t bytes = seg->error ? 0 : hr__dest_valid(seg, d);
+
+		io->res += bytes;
+		io->bytes_by_path[path] += bytes;
+		e->stats.bytes_by_path[path] += bytes;
+		if (seg->cached) {
+			io->bytes_cached += bytes;
+			e->stats.bytes_cached += bytes;
+		}
+		if (seg->error && !io->error_)
+			io->error_ = seg->error;
+		io->pending_ -= d->len;
+		if (!io->pending_)
+			hr__io_finish(e, io);
+	}
+	hr__dests_free(&e->dests, &seg->plan);
+	seg->next = e->free_segs;
+	e->free_segs = seg;
+}
+
+/* Collect what the transports have finished. Return: segments credited. */
+static uint32_t harvest(struct hr_engine *e, bool idle)
+{
+	struct hr__transport *ts[] = {e->host, e->bounce};
+	struct hr__seg *segs[SEG_BATCH];
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < HR_ARRAY_LEN(ts); i++) {
+		uint32_t n;
+
+		if (!ts[i])
+			continue;
+		do {
+			n = ts[i]->ops->reap(ts[i], segs, SEG_BATCH, idle);
+			for (uint32_t k = 0; k < n; k++)
+				credit(e, segs[k]);
+			sum += n;
+		} while (n == SEG_BATCH);
+	}
+	return sum;
+}
+
+/*
+ * How many segments must finish before @ios requests can be done: waiting for that many at once
+ * saves system calls and costs no time. Never so many that the drive's queue runs dry while there
+ * is more to send.
+ */
+static uint32_t worth_waiting(const struct hr_engine *e, uint32_t ios)
+{
+	uint32_t in_flight = e->ioq->in_flight;
+	bool more = e->held || e->queued || !hr__plan_done(&e->plan);
+	uint32_t least = UINT32_MAX;
+
+	if (e->n_open > e->n_listed)
+		least = ios;
+	for (uint32_t i = 0; i < e->n_listed && least > ios; i++) {
+		const struct hr_io *io = e->listed[i];
+		bool unplanned = HR__IO_STATE(io) == HR__IO_QUEUED || (more && io->segments_ == 0);
+
+		if (!unplanned && io->segments_ < least)
+			least = (uint32_t)hr__max(io->segments_, ios);
+	}
+	if (more)
+		least = (uint32_t)hr__min(least, hr__max(e->ioq->depth / 4, 1));
+	return (uint32_t)hr__max(hr__min(least, in_flight), 1);
+}
+
+/* One turn: send, wait for the drive or the device, move on what came. Return: 0 or -code. */
+static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
+{
+	struct hr__seg *segs[SEG_BATCH];
+	int busy = 0, n;
+
+	while (hr__feed(e) && harvest(e, false) && e->n_done < ios)
+		;
+	if (ios && e->n_done >= ios)
+		ios = 0;
+	if (ios) {
+		if (e->ioq->in_flight == 0 && harvest(e, true))
+			return 0;
+		busy = e->bounce->ops->wait(e->bounce, 0);
+	}
+	n = e->ioq->ops->pump(e->ioq, segs, SEG_BATCH,
+			      ios && !busy && e->ioq->in_flight ? worth_waiting(e, ios) : 0, timeout_ns);
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n; i++)
+		segs[i]->owner->ops->arrived(segs[i]->owner, segs[i]);
+	if (!harvest(e, e->ioq->in_flight == 0) && !n && busy) {
+		e->bounce->ops->wait(e->bounce, hr__min(timeout_ns, LANE_NAP_NS));
+		harvest(e, false);
+	}
+	return 0;
+}
+
+static uint32_t take_done(struct hr_engine *e, struct hr_io **done, uint32_t max)
+{
+	uint32_t n = 0;
+
+	while (n < max && e->done) {
+		struct hr_io *io = e->done;
+
+		e->done = io->next_;
+		io->state_ = HR__IO_IDLE;
+		done[n++] = io;
+	}
+	if (!e->done)
+		e->done_end = &e->done;
+	e->n_done -= n;
+	return n;
+}
+
+int hr_reap(struct hr_engine *e, struct hr_io **done, uint32_t max, uint32_t min, uint64_t timeout_ns)
+{
+	int ret = check_owner(e);
+	uint64_t end = 0, left = timeout_ns;
+
+	if (ret)
+		return ret;
+	min = (uint32_t)hr__min(min, max);
+	for (;;) {
+		ret = turn(e, e->n_done >= min ? 0 : min, left);
+		if (ret)
+			return ret;
+		if (e->n_done >= min || e->n_open == 0)
+			break;
+		if (!end)
+			end = hr__now_ns() + timeout_ns; /* not for the many calls that need one turn */
+		left = hr__now_ns();
+		if (left >= end)
+			break;
+		left = end - left;
+	}
+	return (int)take_done(e, done, max);
+}
+
+static int unqueue(struct hr_engine *e, struct hr_io *io)
+{
+	struct hr_io **at = &e->queued;
+
+	while (*at && *at != io)
+		at = &(*at)->next_;
+	if (!*at)
+		return -ENOENT;
+	*at = io->next_;
+	if (!*at)
+		e->queued_end = at;
+	io->pending_ = 0;
+	hr__io_finish(e, io);
+	return 0;
+}
+
+int hr_cancel(struct hr_engine *e, struct hr_io *io)
+{
+	int ret = check_owner(e);
+
+	if (ret)
+		return ret;
+	switch (HR__IO_STATE(io)) {
+	case HR__IO_QUEUED:
+		io->state_ |= HR__IO_CANCELLED;
+		return unqueue(e, io);
+	case HR__IO_ACTIVE:
+		io->state_ |= HR__IO_CANCELLED;
+		return 0;
+	case HR__IO_DONE:
+		return 0;
+	default:
+		return -ENOENT;
+	}
+}
+
+uint32_t hr_in_flight(const struct hr_engine *engine)
+{
+	return engine->n_open + engine->n_done;
+}

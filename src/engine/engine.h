@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine/engine.h - the inside of an engine: open requests, the plan's window, segments in flight.
+ */
+#ifndef HR_ENGINE_ENGINE_H
+#define HR_ENGINE_ENGINE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <headrace/io.h>
+#include <headrace/stats.h>
+
+#include "file/plan.h"
+#include "transport/ioq.h"
+#include "transport/seg.h"
+#include "transport/staging.h"
+
+#define HR__WINDOW_MAX 4096u                    /* pieces that are sorted and merged together */
+#define HR__DESTS_MAX (HR__LANE_MOVES_MAX - 1)  /* chained ones: a segment's list fits one move() */
+#define HR__SEGMENTS_MAX 4096u                  /* power of two */
+#define HR__ROUTES_MAX 64u                      /* files that an engine remembers */
+#define HR__OPEN_MAX 64u                        /* open requests that are looked at one by one */
+
+/* hr_io.state_ */
+enum {
+	HR__IO_IDLE = 0,      /* the caller's */
+	HR__IO_QUEUED = 1,
+	HR__IO_ACTIVE = 2,    /* partly or wholly planned */
+	HR__IO_DONE = 3,      /* waits to be reaped */
+	HR__IO_CANCELLED = 1u << 8, /* flag: plan no more of it */
+	HR__IO_INTERNAL = 1u << 9,  /* flag: never handed to the caller */
+};
+#define HR__IO_STATE(io) ((io)->state_ & 0xffu)
+
+/* The way of one kind of request to one file: chosen once, see transport/select.c. */
+struct hr__way {
+	bool known;
+	enum hr_path path;         /* host: bodies in place, edges staged; bounce: all staged */
+	struct hr__limits limits;
+};
+
+/* What an engine remembers of a file. It keeps a reference until the entry is needed otherwise. */
+struct hr__route {
+	struct hr_file *file;
+	uint64_t size;             /* as last seen; asked again when somebody wants more */
+	uint32_t uses;             /* segments in flight, the open window */
+	struct hr__heat heat;
+	struct hr__way ways[2][2]; /* [op][conversion] */
+};
+
+struct hr_engine {
+	struct hr_device *dev;
+	struct hr_engine_options opts; /* complete */
+	struct hr_stats stats;
+	struct hr__ioq *ioq;
+	struct hr__staging staging;
+	struct hr__transport *host, *bounce; /* host: NULL where the CPU cannot reach the device */
+	pthread_t owner;
+	bool owned;
+	uint32_t fork_generation;
+
+	/* requests */
+	struct hr_io *queued, **queued_end;  /* in the order of submission */
+	struct hr_io *done, **done_end;
+	uint32_t n_open, n_done;             /* submitted and unfinished; finished and not reaped */
+	uint32_t n_listed;
+	struct hr_io *listed[HR__OPEN_MAX];  /* the open ones, unless they are too many */
+	struct hr_io simple;                 /* of hr_read() and its kin */
+
+	/* the window that is being planned */
+	struct hr__plan plan;
+	struct hr__route *window_route;
+	struct hr__way *window_way;
+	enum hr_op window_op;
+	enum hr_dtype window_from, window_to;
+	struct hr__seg *held;                /* planned, waits for room */
+
+	struct hr__seg *free_segs;
+	struct hr__dest_pool dests;
+	struct hr__route routes[HR__ROUTES_MAX];
+
+	/* memory of the above, in one block */
+	struct hr__seg segs[HR__SEGMENTS_MAX];
+	struct hr__dest dest_store[HR__DESTS_MAX];
+	struct hr__want wants[HR__WINDOW_MAX];
+};
+
+/* route.c: hr__route_get() - the entry for @file; NULL if all are in use. */
+struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file);
+/* hr__route_way() - the way for this kind of request. Return: 0 or -code with a sentence. */
+int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
+		  struct hr__way **out);
+void hr__routes_drop(struct hr_engine *e);
+
+/* check.c: is this request one that can be carried out? Return: 0 or -code with a sentence. */
+int hr__io_check(struct hr_engine *e, const struct hr_io *io);
+
+/* window.c: hr__feed() - plan and send what there is room for. Return: segments sent. */
+uint32_t hr__feed(struct hr_engine *e);
+/* Called when the last byte of a request is accounted for. */
+void hr__io_finish(struct hr_engine *e, struct hr_io *io);
+
+/* Number of pieces of a request, and the k-th of them. */
+static inline uint64_t hr__io_pieces(const struct hr_io *io)
+{
+	return io->pieces ? io->count : io->count ? io->count : 1;
+}
+
+static inline struct hr_piece hr__io_piece(const struct hr_io *io, uint64_t k)
+{
+	if (io->pieces)
+		return io->pieces[k];
+	return (struct hr_piece){
+		.file_offset = io->piece.file_offset + k * io->file_stride,
+		.len = io->piece.len,
+		.buffer_offset = io->piece.buffer_offset + k * io->buffer_stride,
+	};
+}
+
+#endif

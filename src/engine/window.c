@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine/window.c - from queued requests to segments on their way: opens a window over the pieces of
+ * consecutive requests of one kind, lets plan.c cut it, and sends what there is room for.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/util.h"
+#include "engine/engine.h"
+
+/* Segments sent before the engine looks at what has finished: keeps their memory in the cache. */
+#define FEED_BATCH 64u
+
+static bool fits_window(const struct hr_engine *e, const struct hr_io *io)
+{
+	return io->file == e->window_route->file && io->op == e->window_op && io->from == e->window_from &&
+	       io->to == e->window_to;
+}
+
+/*
+ * Where a piece goes, as a number that grows by one with each byte of the file. For plain bytes that
+ * is the address itself; with a conversion it counts source bytes from the start of the buffer.
+ */
+static uint64_t linear_dst(const struct hr_io *io, const struct hr_piece *p)
+{
+	if (io->from == io->to)
+		return (uint64_t)(uintptr_t)io->buffer->ptr + p->buffer_offset;
+	return p->buffer_offset / hr_dtype_size(io->to) * hr_dtype_size(io->from);
+}
+
+/* The file may have grown since it was last looked at. */
+static void see_size(struct hr_engine *e, uint64_t end)
+{
+	struct hr__route *route = e->window_route;
+	uint64_t size;
+
+	if (end <= route->size || e->window_op == HR_WRITE)
+		return;
+	if (hr__file_size(route->file, &size) == 0)
+		route->size = size;
+	e->plan.limits.file_size = route->size;
+}
+
+/* Add pieces of one request. Return: true when all of them are in the window now. */
+static bool add_pieces(struct hr_engine *e, struct hr_io *io)
+{
+	uint64_t n = hr__io_pieces(io);
+
+	for (; io->cursor_ < n && !(io->state_ & HR__IO_CANCELLED); io->cursor_++) {
+		struct hr_piece p = hr__io_piece(io, io->cursor_);
+		int64_t bytes;
+
+		if (!p.len)
+			continue;
+		see_size(e, p.file_offset + p.len);
+		bytes = hr__plan_add(&e->plan, p.file_offset, p.len, linear_dst(io, &p), io);
+		if (bytes < 0)
+			return false; /* full; overflows were refused at submit */
+		io->pending_ += (uint64_t)bytes;
+		io->arriving_ += (uint64_t)bytes;
+		e->stats.pieces++;
+	}
+	return true;
+}
+
+static void pop_queued(struct hr_engine *e)
+{
+	struct hr_io *io = e->queued;
+
+	e->queued = io->next_;
+	if (!e->queued)
+		e->queued_end = &e->queued;
+	io->arriving_--;
+	if (--io->pending_ == 0)
+		hr__io_finish(e, io);
+}
+
+/* Fill a new window from the queue. Return: false when there is nothing to plan. */
+static bool open_window(struct hr_engine *e)
+{
+	struct hr_io *io = e->queued;
+	struct hr__way *way;
+	int ret;
+
+	if (e->window_route) {
+		e->window_route->uses--;
+		e->window_route = NULL;
+	}
+	if (!io)
+		return false;
+	e->window_route = hr__route_get(e, io->file);
+	if (!e->window_route)
+		return false; /* all routes are busy: the next call finds one */
+	e->window_route->uses++;
+	ret = hr__route_way(e, e->window_route, io->op, io->from != io->to, &way);
+	if (ret) {
+		io->error_ = ret;
+		io->state_ |= HR__IO_CANCELLED;
+		pop_queued(e);
+		return true;
+	}
+	e->window_way = way;
+	e->window_op = io->op;
+	e->window_from = io->from;
+	e->window_to = io->to;
+	way->limits.unit = io->from == io->to ? 1 : hr_dtype_size(io->from);
+	way->limits.file_size = e->window_route->size;
+	hr__plan_begin(&e->plan, &way->limits);
+	while (e->queued && fits_window(e, e->queued)) {
+		e->queued->state_ = (e->queued->state_ & ~0xffu) | HR__IO_ACTIVE;
+		if (!add_pieces(e, e->queued))
+			break;
+		pop_queued(e);
+	}
+	return true;
+}
+
+static struct hr__seg *seg_get(struct hr_engine *e)
+{
+	struct hr__seg *seg = e->free_segs;
+
+	if (seg)
+		e->free_segs = seg->next;
+	return seg;
+}
+
+/* Plan one segment into e->held. Return: false when there is none or no memory for one. */
+static bool hold_next(struct hr_engine *e)
+{
+	struct hr__seg *seg = seg_get(e);
+	struct hr_io *io;
+
+	if (!seg)
+		return false;
+	while (hr__plan_done(&e->plan) || !hr__plan_next(&e->plan, &e->dests, &seg->plan)) {
+		if (open_window(e))
+			continue;
+		seg->next = e->free_segs;
+		e->free_segs = seg;
+		return false;
+	}
+	io = seg->plan.first.owner;
+	io->segments_++;
+	seg->file = e->window_route->file;
+	seg->buffer = io->buffer;
+	seg->op = e->window_op;
+	seg->from = e->window_from;
+	seg->to = e->window_to;
+	seg->heat = &e->window_route->heat;
+	seg->route = e->window_route;
+	seg->done = seg->stuck_at = seg->tries = seg->calls = 0;
+	seg->error = 0;
+	seg->cached = false;
+	e->window_route->uses++;
+	e->held = seg;
+	return true;
+}
+
+uint32_t hr__feed(struct hr_engine *e)
+{
+	uint32_t sent = 0;
+
+	while (sent < FEED_BATCH) {
+		struct hr__transport *t;
+
+		if (!e->held && !hold_next(e))
+			break;
+		t = e->held->plan.in_place ? e->host : e->bounce;
+		if (!hr__ioq_room(e->ioq) || !t->ops->room(t, e->held->plan.len))
+			break;
+		e->stats.segments++;
+		t->ops->submit(t, e->held);
+		e->held = NULL;
+		sent++;
+	}
+	return sent;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transport/ioq.c - chooses the queue to the kernel and digests its results; knows no device. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/util.h"
+#include "transport/ioq.h"
+#include "transport/transport.h"
+
+/* Results without progress that a segment survives. EAGAIN can come in bursts, EOF is asked once. */
+#define TRIES_MAX 1000u
+
+int hr__ioq_open(const struct hr__ioq_options *opts, struct hr__ioq **out)
+{
+	char reason[sizeof((*out)->reason)];
+	int ret = hr__uring_open(opts, out, reason, sizeof(reason));
+
+	if (ret == 0)
+		return 0;
+	ret = hr__pool_open(opts, out);
+	if (ret)
+		return ret;
+	snprintf((*out)->reason, sizeof((*out)->reason), "%s", reason);
+	return 0;
+}
+
+static bool seg_fail(struct hr__seg *seg, int64_t code)
+{
+	seg->error = (int32_t)code;
+	return true;
+}
+
+/* Something that should not last did happen again. */
+static bool seg_retry(struct hr__seg *seg, int64_t code, struct hr_stats *stats)
+{
+	if (++seg->tries > TRIES_MAX)
+		return seg_fail(seg, code);
+	if (stats)
+		stats->retries++;
+	return false;
+}
+
+/* A read came back short at @end: is that the end of the file, or just a short read? */
+static bool seg_short_read(struct hr__seg *seg, uint32_t end, bool stuck, struct hr_stats *stats)
+{
+	uint64_t size = 0;
+	int ret;
+
+	if (!stuck) {
+		seg->stuck_at = end;
+		seg->done = seg->direct ? (uint32_t)hr__align_down(end, seg->file->offset_align) : end;
+		return seg_retry(seg, -EIO, stats);
+	}
+	ret = hr__file_size(seg->file, &size);
+	if (ret)
+		return seg_fail(seg, ret);
+	if (size > seg->plan.off + end)
+		return seg_retry(seg, -EIO, stats);
+	seg->done = end;
+	return true;
+}
+
+bool hr__seg_step(struct hr__seg *seg, int64_t res, struct hr_stats *stats)
+{
+	uint32_t want = seg->op == HR_READ ? seg->plan.need : seg->plan.len;
+	uint32_t end;
+
+	if (res == -EINTR || res == -EAGAIN)
+		return seg_retry(seg, res, stats);
+	if (res < 0)
+		return seg_fail(seg, res);
+	if (res > seg->plan.len - seg->done)
+		return seg_fail(seg, -EIO);
+	end = seg->done + (uint32_t)res;
+	if (end >= want) {
+		seg->done = end;
+		return true;
+	}
+	if (seg->op == HR_READ)
+		return seg_short_read(seg, end, res == 0 || end == seg->stuck_at, stats);
+	/* A short write goes on from the last whole block; writing a block twice is harmless. */
+	if (res > 0)
+		seg->done = seg->direct ? (uint32_t)hr__align_down(end, seg->file->offset_align) : end;
+	return seg_retry(seg, -EIO, stats);
+}

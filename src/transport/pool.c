@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transport/pool.c - the queue without io_uring: pread and pwrite on threads that the caller asked
+ * for, or on the caller's own thread when it asked for none.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/sys.h"
+#include "base/util.h"
+#include "transport/ioq.h"
+#include "transport/seg.h"
+
+struct pool {
+	struct hr__ioq q;
+	struct hr__seg_list todo, done; /* with threads: under lock */
+	uint32_t n_threads, n_done;
+	bool stop;
+	pthread_mutex_t lock;
+	pthread_cond_t work, finished;
+	pthread_t threads[];
+};
+
+/* Run one segment to its end. Retries are counted when it is handed back. */
+static void run_segment(struct hr__seg *seg)
+{
+	ssize_t res;
+
+	do {
+		uint8_t *addr = (uint8_t *)seg->addr + seg->done;
+		size_t len = seg->plan.len - seg->done;
+		uint64_t off = seg->plan.off + seg->done;
+
+		seg->calls++;
+		res = seg->op == HR_READ ? hr__sys->pread(seg->fd, addr, len, off)
+					 : hr__sys->pwrite(seg->fd, addr, len, off);
+	} while (!hr__seg_step(seg, res, NULL));
+}
+
+static void *pool_thread(void *arg)
+{
+	struct pool *p = arg;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->stop) {
+		struct hr__seg *seg = hr__seg_list_take(&p->todo);
+
+		if (!seg) {
+			pthread_cond_wait(&p->work, &p->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&p->lock);
+		run_segment(seg);
+		pthread_mutex_lock(&p->lock);
+		hr__seg_list_add(&p->done, seg);
+		p->n_done++;
+		pthread_cond_signal(&p->finished);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+static void pool_push(struct hr__ioq *q, struct hr__seg *seg)
+{
+	struct pool *p = (struct pool *)q;
+
+	q->in_flight++;
+	if (!p->n_threads) {
+		hr__seg_list_add(&p->todo, seg);
+		return;
+	}
+	pthread_mutex_lock(&p->lock);
+	hr__seg_list_add(&p->todo, seg);
+	pthread_cond_signal(&p->work);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static uint32_t hand_back(struct pool *p, struct hr__seg *seg, struct hr__seg **out, uint32_t n)
+{
+	p->q.stats->preads += seg->calls;
+	p->q.stats->retries += seg->tries;
+	p->q.in_flight--;
+	out[n] = seg;
+	return n + 1;
+}
+
+/* No threads: the caller's own time is used, one segment after the other. */
+static uint32_t pump_inline(struct pool *p, struct hr__seg **out, uint32_t max, uint64_t timeout_ns)
+{
+	uint64_t end = hr__now_ns() + timeout_ns;
+	uint32_t n = 0;
+
+	while (n < max && p->todo.head) {
+		struct hr__seg *seg = hr__seg_list_take(&p->todo);
+
+		run_segment(seg);
+		n = hand_back(p, seg, out, n);
+		if (hr__now_ns() >= end)
+			break;
+	}
+	return n;
+}
+
+static int pool_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uint32_t min,
+		     uint64_t timeout_ns)
+{
+	struct pool *p = (struct pool *)q;
+	struct timespec end;
+	uint32_t n = 0;
+
+	if (!p->n_threads)
+		return (int)pump_inline(p, out, max, timeout_ns);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	timeout_ns = hr__min(timeout_ns, UINT64_C(1) << 62);
+	end.tv_sec += (time_t)(timeout_ns / 1000000000u);
+	end.tv_nsec += (long)(timeout_ns % 1000000000u);
+	if (end.tv_nsec >= 1000000000) {
+		end.tv_sec++;
+		end.tv_nsec -= 1000000000;
+	}
+	pthread_mutex_lock(&p->lock);
+	min = (uint32_t)hr__min(hr__min(min, max), q->in_flight);
+	while (p->n_done < min) {
+		if (pthread_cond_timedwait(&p->finished, &p->lock, &end) == ETIMEDOUT)
+			break;
+	}
+	while (n < max && p->done.head) {
+		n = hand_back(p, hr__seg_list_take(&p->done), out, n);
+		p->n_done--;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return (int)n;
+}
+
+static void pool_close(struct hr__ioq *q)
+{
+	struct pool *p = (struct pool *)q;
+
+	pthread_mutex_lock(&p->lock);
+	p->stop = true;
+	pthread_cond_broadcast(&p->work);
+	pthread_mutex_unlock(&p->lock);
+	for (uint32_t i = 0; i < p->n_threads; i++)
+		pthread_join(p->threads[i], NULL);
+	pthread_cond_destroy(&p->work);
+	pthread_cond_destroy(&p->finished);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+static const struct hr__ioq_ops pool_ops = {
+	.name = "pool",
+	.push = pool_push,
+	.pump = pool_pump,
+	.close = pool_close,
+};
+
+/* Signals are the program's business: the pool's threads take none. */
+static int start_threads(struct pool *p, uint32_t n)
+{
+	sigset_t all, old;
+	int ret = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	while (p->n_threads < n && ret == 0) {
+		ret = pthread_create(&p->threads[p->n_threads], NULL, pool_thread, p);
+		if (ret == 0)
+			p->n_threads++;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -ret;
+}
+
+int hr__pool_open(const struct hr__ioq_options *opts, struct hr__ioq **out)
+{
+	struct pool *p = calloc(1, sizeof(*p) + opts->threads * sizeof(p->threads[0]));
+	pthread_condattr_t attr;
+	int ret;
+
+	if (!p)
+		return -ENOMEM;
+	p->q.ops = &pool_ops;
+	p->q.name = opts->threads ? "threads" : "sync";
+	p->q.depth = opts->depth;
+	p->q.stats = opts->stats;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&p->work, NULL);
+	pthread_cond_init(&p->finished, &attr);
+	pthread_condattr_destroy(&attr);
+	ret = start_threads(p, opts->threads);
+	if (ret) {
+		pool_close(&p->q);
+		return ret;
+	}
+	*out = &p->q;
+	return 0;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transport/seg.h - what transports share: lists of segments, destinations, page-cache reads.
+ */
+#ifndef HR_TRANSPORT_SEG_H
+#define HR_TRANSPORT_SEG_H
+
+#include "base/util.h"
+#include "transport/transport.h"
+
+/* A list of segments; a segment is in one list at a time. */
+struct hr__seg_list {
+	struct hr__seg *head, *tail;
+};
+
+static inline void hr__seg_list_add(struct hr__seg_list *list, struct hr__seg *seg)
+{
+	seg->next = NULL;
+	if (list->tail)
+		list->tail->next = seg;
+	else
+		list->head = seg;
+	list->tail = seg;
+}
+
+static inline struct hr__seg *hr__seg_list_take(struct hr__seg_list *list)
+{
+	struct hr__seg *seg = list->head;
+
+	if (seg) {
+		list->head = seg->next;
+		if (!list->head)
+			list->tail = NULL;
+	}
+	return seg;
+}
+
+/* Up to @max segments off the list into @out. Return: count. */
+static inline uint32_t hr__seg_list_drain(struct hr__seg_list *list, struct hr__seg **out, uint32_t max)
+{
+	uint32_t n = 0;
+
+	while (n < max && list->head)
+		out[n++] = hr__seg_list_take(list);
+	return n;
+}
+
+/* Bytes of a destination that really arrived: whole elements, nothing behind the end of the file. */
+static inline uint32_t hr__dest_valid(const struct hr__seg *seg, const struct hr__dest *dest)
+{
+	uint32_t valid;
+
+	if (seg->done <= dest->seg_off)
+		return 0;
+	valid = (uint32_t)hr__min(dest->len, seg->done - dest->seg_off);
+	return seg->from == seg->to ? valid : valid - valid % hr_dtype_size(seg->from);
+}
+
+/*
+ * Device address of a destination. A plain copy carries the address itself; with a conversion the
+ * plan counts the destination in source bytes from the start of the buffer (see engine/window.c).
+ */
+static inline void *hr__dest_address(const struct hr__seg *seg, const struct hr__dest *dest)
+{
+	const struct hr_io *io = dest->owner;
+
+	if (seg->from == seg->to)
+		return (void *)(uintptr_t)dest->dst;
+	return (uint8_t *)io->buffer->ptr +
+	       dest->dst / hr_dtype_size(seg->from) * hr_dtype_size(seg->to);
+}
+
+/* What an engine believes about the residency of one file. All zero at first. */
+struct hr__heat {
+	uint32_t hot_run;   /* reads in a row that the page cache served */
+	uint32_t cold_run;  /* answers "cold" in a row */
+	uint32_t skip;      /* segments to go without asking */
+};
+
+/* hr__seg_aim() - choose the descriptor: direct where the segment allows it. */
+void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts);
+
+/*
+ * hr__cached_read() - serve a read from the page cache without waiting, if it is there.
+ * seg->addr is set. Return: true when all of it has been copied (seg->done, seg->cached).
+ */
+bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts, struct hr_stats *stats);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transport/staging.c - the staging ring's arithmetic and its memory; knows no I/O. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/sys.h"
+#include "base/util.h"
+#include "transport/staging.h"
+
+int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max, struct hr__staging *s)
+{
+	void *device_ptr;
+	struct hr__staging ring = {.dev = dev, .len = len, .slots_max = slots_max};
+	int ret;
+
+	assert(hr__is_pow2(slots_max) && len % HR__STAGING_ALIGN == 0);
+	ring.slots = calloc(slots_max, sizeof(*ring.slots));
+	if (!ring.slots)
+		return -ENOMEM;
+	ring.base = hr__sys->mmap(len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!ring.base) {
+		ret = -ENOMEM;
+		goto err_slots;
+	}
+	/* Advice only: without huge pages pinning costs more, without DONTFORK a child copies pages. */
+	madvise(ring.base, len, MADV_HUGEPAGE);
+	madvise(ring.base, len, MADV_DONTFORK);
+	ret = dev->ops->pin(dev, ring.base, len, &device_ptr);
+	if (ret)
+		goto err_unmap;
+	*s = ring;
+	return 0;
+
+err_unmap:
+	hr__sys->munmap(ring.base, len);
+err_slots:
+	free(ring.slots);
+	return ret;
+}
+
+void hr__staging_close(struct hr__staging *s)
+{
+	if (!s->base)
+		return;
+	s->dev->ops->unpin(s->dev, s->base, s->len);
+	hr__sys->munmap(s->base, s->len);
+	free(s->slots);
+	memset(s, 0, sizeof(*s));
+}
+
+/* Bytes that a piece of @len costs at the present head: itself, and what is skipped at the wrap. */
+static uint64_t cost(const struct hr__staging *s, uint64_t len)
+{
+	uint64_t at = s->head % s->len;
+
+	return at + len > s->len ? s->len - at + len : len;
+}
+
+bool hr__staging_room(const struct hr__staging *s, uint32_t len)
+{
+	uint64_t bytes = hr__align_up(len, HR__STAGING_ALIGN);
+
+	if (s->next - s->first == s->slots_max)
+		return false;
+	if (s->first == s->next) /* empty: take() starts again at the beginning */
+		return bytes <= s->len;
+	return s->head - s->tail + cost(s, bytes) <= s->len;
+}
+
+void *hr__staging_take(struct hr__staging *s, uint32_t len, uint32_t *slot)
+{
+	uint64_t bytes = hr__align_up(len, HR__STAGING_ALIGN);
+	struct hr__staging_slot *taken = &s->slots[s->next & (s->slots_max - 1)];
+
+	if (s->first == s->next)
+		s->head = s->tail = 0;
+	s->head += cost(s, bytes);
+	taken->end = s->head;
+	taken->free = false;
+	*slot = s->next++;
+	return s->base + (s->head - bytes) % s->len;
+}
+
+void hr__staging_give(struct hr__staging *s, uint32_t slot)
+{
+	s->slots[slot & (s->slots_max - 1)].free = true;
+	while (s->first != s->next && s->slots[s->first & (s->slots_max - 1)].free) {
+		s->tail = s->slots[s->first & (s->slots_max - 1)].end;
+		s->first++;
+	}
+}

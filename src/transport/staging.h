@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transport/staging.h - the bounded ring of host memory between the kernel and the device.
+ *
+ * Space is taken in order and given back in any order; it becomes free again in the order it was
+ * taken. An empty ring starts again at its beginning, so that light traffic stays in the CPU's
+ * cache. One thread uses a ring.
+ */
+#ifndef HR_TRANSPORT_STAGING_H
+#define HR_TRANSPORT_STAGING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mem/mem.h"
+
+/* Everything is placed on this boundary: the strictest alignment that direct I/O asks for. */
+#define HR__STAGING_ALIGN 4096u
+
+struct hr__staging_slot {
+	uint64_t end;     /* ring position after it; positions only grow */
+	bool free;
+};
+
+struct hr__staging {
+	struct hr_device *dev;
+	uint8_t *base;
+	uint64_t len;               /* bytes */
+	uint64_t head, tail;        /* positions: next to take, oldest in use */
+	struct hr__staging_slot *slots; /* ring of slots_max entries, a power of two */
+	uint32_t slots_max, first, next; /* counters that only grow */
+};
+
+/* hr__staging_open() - map and pin @len bytes for @dev. Return: 0 or -code; *s unchanged then. */
+int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max, struct hr__staging *s);
+
+/* hr__staging_close() - unpin and unmap; accepts a zeroed ring. */
+void hr__staging_close(struct hr__staging *s);
+
+/* hr__staging_room() - would hr__staging_take() succeed? */
+bool hr__staging_room(const struct hr__staging *s, uint32_t len);
+
+/* hr__staging_take() - contiguous memory for @len bytes; room was checked. @slot: to give it back. */
+void *hr__staging_take(struct hr__staging *s, uint32_t len, uint32_t *slot);
+
+void hr__staging_give(struct hr__staging *s, uint32_t slot);
+
+#endif

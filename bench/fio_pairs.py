@@ -135,8 +135,8 @@ def main() -> None:
     args = arguments()
     shape = Shape(args.rw, args.bs, args.depth, args.threads, max(1, round(args.seconds)))
     headrace, fio = runners.find_headrace(args.headrace), runners.find_fio(args.fio)
-    file = args.file or files.make(lib.DATA / f"bytes-{lib.format_size(args.size)}.bin",
-                                   args.size)
+    kind = "scratch" if "write" in shape.rw else "bytes"
+    file = args.file or files.make(lib.DATA / f"{kind}-{lib.format_size(args.size)}.bin", args.size)
     ours = runners.headrace_argv(headrace, shape, file, args.device, args.path,
                                  args.headrace_extra.split())
     theirs = runners.fio_argv(fio, shape, file, args.fio_extra.split())

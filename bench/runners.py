@@ -124,6 +124,7 @@ def find_headrace(given: str | None = None) -> str:
 
 def headrace_argv(headrace: str, shape: Shape, file: Path, device: str = "host",
                   path: str = "host", more: Sequence[str] = ()) -> list[str]:
+    more = [*more, "--overwrite"] if "write" in shape.rw else more
     return [headrace, "bench", "--rw", shape.rw, "--bs", lib.format_size(shape.bs),
             "--depth", str(shape.depth), "--threads", str(shape.threads),
             "--seconds", f"{shape.seconds:g}", "--device", device, "--path", path, "--json",

@@ -68,8 +68,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", hr_error_detail());
 		return 1;
 	}
-	printf("fs=%s\ndirect=%d\noffset_align=%u\nmemory_align=%u\ndirect_reason=%s\n", info.fs_name,
-	       info.direct, info.offset_align, info.memory_align, info.direct_reason);
+	printf("fs=%s\ndirect=%d\noffset_align=%u\nmemory_align=%u\ndirect_reason=%s\n",
+	       info.fs_name, info.direct, info.offset_align, info.memory_align, info.direct_reason);
 	printf("nowait=%d\nmemory_backed=%d\nblock=%s\npci=%s\nlogical=%u\n", file->nowait,
 	       file->memory_backed, info.block_device, info.block_pci, info.logical_block_bytes);
 	hr_file_drop_cache(file);

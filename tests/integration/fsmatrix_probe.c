@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <headrace/error.h>
 #include <headrace/file.h>
@@ -64,6 +65,8 @@ int main(int argc, char **argv)
 
 	if (argc != 2 || !buf)
 		return 2;
+	memset(buf, 0,
+	       BUF_BYTES); /* btrfs takes the page cache for memory that is not faulted in */
 	if (hr_file_open(argv[1], HR_FILE_READ, &file) < 0 || hr_file_info(file, &info) < 0) {
 		fprintf(stderr, "%s\n", hr_error_detail());
 		return 1;

@@ -36,9 +36,10 @@ static bool check_one(struct hr__report *r, const char *name, bool wanted)
 	int err = hr_device_open(name, &dev);
 
 	if (err) {
+		/* the sentence is "device: cause; remedy", and here each has its own place */
 		if (wanted)
-			hr__report_add(r, GROUP, name, HR_CHECK_NO, fix_for(err), "%.180s",
-				       hr_error_detail());
+			hr__report_add(r, GROUP, name, HR_CHECK_NO, fix_for(err), "%.*s",
+				       (int)strcspn(hr_error_detail(), ";"), hr_error_detail());
 		return false;
 	}
 	hr_device_info(dev, &info);

@@ -104,7 +104,8 @@ class Surroundings(common.CliTest):
             done = self.ok("cp", "--device", "host", "--verify", "--json", self.file,
                            self.path("copy"), confine=["--deny-uring", code])
             self.assertIs(done.json["verified"], True)
-            self.ok("bench", "--device", "host", "--verify", "--requests", 100, self.file,
+            self.ok("bench", "--device", "host", "--verify", "--requests", 100, "--bs", 512,
+                    self.file,
                     confine=["--deny-uring", code])
 
     def test_no_io_uring_by_environment(self):

@@ -177,8 +177,16 @@ def print_path(path, device):
     return why["device"]
 
 
+def shares(bytes_by_path):
+    """Which path carried how much, as "bounce 100 %"."""
+    total = sum(bytes_by_path.values()) or 1
+    return ", ".join(f"{name} {100 * count / total:.0f} %"
+                     for name, count in bytes_by_path.items() if count) or "nothing"
+
+
 def verified_run(path, device):
     """The main job: every byte of every batch is compared with a plain read of the file."""
+    drop_cache(path)
     first = stream(path, device, 32, "--verify")
     steps = steps_for(first["samples_per_second"], 2 * PART_SECONDS, path)
     drop_cache(path)
@@ -190,6 +198,7 @@ def verified_run(path, device):
           f"every byte is right")
     print(f"         {got['samples_per_second']:,.0f} samples/s with the check, "
           f"{100 * got['waiting_share']:.0f} % of the time waiting for data")
+    print(f"taken    {shares(got['bytes_by_path'])}; the tokens became int64 on the way")
 
 
 def main():

@@ -91,8 +91,12 @@ static int count_fds(void)
 static struct hr_engine *open_engine(bool direct)
 {
 	struct hr_engine_options o = {
-		.depth = 8, .staging_bytes = 512 << 10, .request_bytes = 64 << 10,
-		.direct = direct, .buffered = !direct, .timeout_ns = 20000000000ull,
+		.depth = 8,
+		.staging_bytes = 512 << 10,
+		.request_bytes = 64 << 10,
+		.direct = direct,
+		.buffered = !direct,
+		.timeout_ns = 20000000000ull,
 	};
 	struct hr_engine *e = NULL;
 
@@ -172,7 +176,8 @@ static void test_transient(void **state)
 	static const struct {
 		int code;
 		uint32_t keep;
-	} kinds[] = {{-EINTR, 0}, {-EAGAIN, 0}, {0, 1}, {0, 511}, {0, 512}, {0, 4095}, {0, UINT32_MAX}};
+	} kinds[] = {{-EINTR, 0}, {-EAGAIN, 0}, {0, 1},         {0, 511},
+		     {0, 512},    {0, 4095},    {0, UINT32_MAX}};
 	static const uint64_t offs[] = {0, 1, 4096, 5000};
 
 	for (int direct = 0; direct < 2; direct++) {
@@ -184,7 +189,8 @@ static void test_transient(void **state)
 					poison();
 					arm(at, at + 2, kinds[k].code, kinds[k].keep);
 					assert_int_equal(
-						hr_read(e, t.file, offs[o], 300000, t.buf, 0), 300000);
+						hr_read(e, t.file, offs[o], 300000, t.buf, 0),
+						300000);
 					check_read(offs[o], 300000);
 				}
 		arm(0, 0, 0, 0);
@@ -298,8 +304,8 @@ static void test_no_leak(void **state)
 		static const int codes[] = {0, 0, -EINTR, -EAGAIN, -EIO};
 		uint64_t off = test_random(&seed) % FILE_LEN, len = 1 + test_random(&seed) % 40000;
 		int code = codes[test_random(&seed) % 5];
-		int64_t want = off + len > FILE_LEN + 777 ? (int64_t)(FILE_LEN + 777 - off)
-							  : (int64_t)len;
+		int64_t want =
+			off + len > FILE_LEN + 777 ? (int64_t)(FILE_LEN + 777 - off) : (int64_t)len;
 		int64_t got;
 
 		arm(1 + (uint32_t)(test_random(&seed) % 4), 0, code, UINT32_MAX);
@@ -315,8 +321,8 @@ static void test_no_leak(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_transient),    cmocka_unit_test(test_transient_tail),
-		cmocka_unit_test(test_permanent),    cmocka_unit_test(test_write_faults),
+		cmocka_unit_test(test_transient),       cmocka_unit_test(test_transient_tail),
+		cmocka_unit_test(test_permanent),       cmocka_unit_test(test_write_faults),
 		cmocka_unit_test(test_shrink_and_grow), cmocka_unit_test(test_no_leak),
 	};
 

@@ -38,8 +38,9 @@ static const struct fs_type types[] = {
 	{EXT4_SUPER_MAGIC, "ext4", HR__DIRECT_YES, HR__RESIDENCY_CACHESTAT, ""},
 	{XFS_SUPER_MAGIC, "xfs", HR__DIRECT_YES, HR__RESIDENCY_CACHESTAT, ""},
 	{BTRFS_SUPER_MAGIC, "btrfs", HR__DIRECT_DOUBTFUL, HR__RESIDENCY_CACHESTAT,
-	 "btrfs reads checksummed or compressed files through the page cache whatever is asked; "
-	 "chattr +C on a new file avoids that"},
+	 "btrfs takes the page cache to read compressed or inline data and to write checksummed "
+	 "data; "
+	 "chattr +C on a new, empty file avoids that"},
 	{F2FS_SUPER_MAGIC, "f2fs", HR__DIRECT_PROBE, HR__RESIDENCY_CACHESTAT, ""},
 	{MSDOS_SUPER_MAGIC, "vfat", HR__DIRECT_YES, HR__RESIDENCY_CACHESTAT, ""},
 	{NFS_SUPER_MAGIC, "nfs", HR__DIRECT_PROBE, HR__RESIDENCY_CACHESTAT, ""},

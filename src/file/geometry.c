@@ -11,6 +11,8 @@
  *   file systems that may buffer in silence .................. read a cold block and look whether
  *                                                              it became resident
  *   ... and nothing cold was there to look at ................ what the table in fsinfo.c believes
+ *   btrfs, with nothing cold or open for writing ............. files without checksums; to read,
+ *                                                              also files of plain extents alone
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +26,7 @@
 
 #include "base/sys.h"
 #include "base/util.h"
+#include "file/extent.h"
 #include "file/fsinfo.h"
 #include "file/geometry.h"
 
@@ -31,6 +34,7 @@
 #define PROBE_BYTES 4096u
 #define SAFE_ALIGN 4096u /* where nothing can be asked: no common drive needs more */
 #define PROBE_PLACES 3
+#define PLAIN_EXTENTS_MAX 256
 
 enum proof { PROOF_NONE, PROOF_DIRECT, PROOF_BUFFERED };
 
@@ -169,8 +173,8 @@ static enum proof prove(struct hr_file *file, void *buf)
 	return proof;
 }
 
-/* Files of a checksumming file system that are exempt. */
-static bool is_plain_file(const struct hr_file *file, const struct hr__fsinfo *fs)
+/* btrfs writes checksummed files through the page cache; these have no checksums. */
+static bool is_unchecked(const struct hr_file *file, const struct hr__fsinfo *fs)
 {
 	unsigned int flags = 0;
 
@@ -179,20 +183,39 @@ static bool is_plain_file(const struct hr_file *file, const struct hr__fsinfo *f
 	return hr__sys->ioctl(file->fd, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_NOCOW_FL);
 }
 
+/* No part of the file is compressed, inline or without a place on the drive. */
+static bool is_plain(struct hr_file *file)
+{
+	struct hr_extent list[PLAIN_EXTENTS_MAX];
+	struct hr__extents extents = {.list = list, .cap = PLAIN_EXTENTS_MAX};
+
+	if (hr__file_extents(file, 0, 0, &extents) < 0 || extents.total != extents.n || !extents.n)
+		return false;
+	for (uint32_t i = 0; i < extents.n; i++) {
+		if (list[i].flags & (HR_EXTENT_INLINE | HR_EXTENT_UNKNOWN))
+			return false;
+	}
+	return true;
+}
+
+static bool is_believed(struct hr_file *file, const struct hr__fsinfo *fs, enum proof proof)
+{
+	if (fs->direct != HR__DIRECT_DOUBTFUL || is_unchecked(file, fs))
+		return true;
+	if (file->flags & HR_FILE_WRITE)
+		return false;
+	return proof == PROOF_DIRECT || is_plain(file);
+}
+
 static void check_honesty(struct hr_file *file, const struct hr__fsinfo *fs, void *buf)
 {
-	switch (prove(file, buf)) {
-	case PROOF_DIRECT:
-		return;
-	case PROOF_BUFFERED:
-		no_direct(file,
-			  "%s accepts O_DIRECT but reads this file through the page cache%s%s",
-			  file->fs_name, *fs->why ? ": " : "", fs->why);
-		return;
-	case PROOF_NONE:
-		if (fs->direct == HR__DIRECT_DOUBTFUL && !is_plain_file(file, fs))
-			no_direct(file, "%s", fs->why);
-	}
+	enum proof proof = prove(file, buf);
+
+	if (proof == PROOF_BUFFERED)
+		no_direct(file, "%s accepts O_DIRECT but reads this file through the page cache",
+			  file->fs_name);
+	else if (!is_believed(file, fs, proof))
+		no_direct(file, "%s", fs->why);
 }
 
 /* Kernels before STATX_DIOALIGN: ext4 that journals data buffers in silence. */
@@ -273,6 +296,8 @@ int hr__geometry_find(struct hr_file *file)
 	buf = aligned_alloc(ALIGN_MAX, ALIGN_MAX);
 	if (!buf)
 		return -ENOMEM;
+	/* btrfs falls back to the page cache when the memory is not faulted in. */
+	memset(buf, 0, ALIGN_MAX);
 	find_direct(file, &fs, buf);
 	free(buf);
 	file->nowait = find_nowait(file);

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <headrace/error.h>
 #include <headrace/file.h>
@@ -64,12 +65,14 @@ int main(int argc, char **argv)
 
 	if (argc != 2 || !buf)
 		return 2;
+	memset(buf, 0,
+	       BUF_BYTES); /* btrfs takes the page cache for memory that is not faulted in */
 	if (hr_file_open(argv[1], HR_FILE_READ, &file) < 0 || hr_file_info(file, &info) < 0) {
 		fprintf(stderr, "%s\n", hr_error_detail());
 		return 1;
 	}
-	printf("fs=%s\ndirect=%d\noffset_align=%u\nmemory_align=%u\ndirect_reason=%s\n", info.fs_name,
-	       info.direct, info.offset_align, info.memory_align, info.direct_reason);
+	printf("fs=%s\ndirect=%d\noffset_align=%u\nmemory_align=%u\ndirect_reason=%s\n",
+	       info.fs_name, info.direct, info.offset_align, info.memory_align, info.direct_reason);
 	printf("nowait=%d\nmemory_backed=%d\nblock=%s\npci=%s\nlogical=%u\n", file->nowait,
 	       file->memory_backed, info.block_device, info.block_pci, info.logical_block_bytes);
 	hr_file_drop_cache(file);

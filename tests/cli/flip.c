@@ -30,11 +30,12 @@ ssize_t pread64(int fd, void *buf, size_t len, off64_t offset)
 {
 	static ssize_t (*real)(int, void *, size_t, off64_t);
 	const char *text = getenv("FLIP_OFFSET");
-	off64_t at = text ? atoll(text) : -1;
+	off64_t at = text ? strtoll(text, NULL, 10) : -1;
 	ssize_t n;
 
 	if (!real)
-		real = (ssize_t(*)(int, void *, size_t, off64_t))(uintptr_t)dlsym(RTLD_NEXT, "pread64");
+		real = (ssize_t(*)(int, void *, size_t, off64_t))(uintptr_t)dlsym(RTLD_NEXT,
+										  "pread64");
 	n = real(fd, buf, len, offset);
 	if (at >= offset && at < offset + n && is_victim(fd))
 		((uint8_t *)buf)[at - offset] ^= 0xff;

@@ -4,13 +4,15 @@
  * How: each test writes the few files of proc/ and sys/ that matter and looks for the judged item; no
  * machine is asked, so the answers are the same everywhere.
  */
-#include <cmocka.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,8 +14,8 @@
 
 static bool fits_window(const struct hr_engine *e, const struct hr_io *io)
 {
-	return io->file == e->window_route->file && io->op == e->window_op && io->from == e->window_from &&
-	       io->to == e->window_to;
+	return io->file == e->window_route->file && io->op == e->window_op &&
+	       io->from == e->window_from && io->to == e->window_to;
 }
 
 /*

@@ -21,6 +21,9 @@
 #define VERSION_MIN 11040
 #define PREFIX "cuda:"
 
+#define BUFFER_ALIGN 4096u       /* promised by hr_buffer_alloc() */
+#define BLOCK_BYTES (2ull << 20) /* the driver's unit of device memory */
+
 /*
  * A gather is limited by PCIe, which a few SMs saturate: 40 blocks of 512 threads with four 16-byte
  * loads each ask for 1.3 MB at once, ten times what the link holds in flight. A quarter of the SMs
@@ -106,6 +109,24 @@ static int cuda_claim(struct hr_device *dev, const void *ptr, uint64_t len)
 	return 0;
 }
 
+/*
+ * Short allocations come out of shared blocks at any multiple of 512 bytes; from BLOCK_BYTES on they
+ * begin a block of their own, so a second try keeps the promise of whole pages.
+ */
+static int alloc_aligned(const struct hr__cuda_device *cd, uint64_t len, uint64_t *ptr)
+{
+	int result = cd->cu->mem_alloc(ptr, len);
+
+	if (result || *ptr % BUFFER_ALIGN == 0)
+		return result;
+	cd->cu->mem_free(*ptr);
+	result = cd->cu->mem_alloc(ptr, hr__max(len, BLOCK_BYTES));
+	if (result || *ptr % BUFFER_ALIGN == 0)
+		return result;
+	cd->cu->mem_free(*ptr);
+	return HR__CU_NOT_SUPPORTED;
+}
+
 static int cuda_alloc(struct hr_device *dev, uint64_t len, void **out)
 {
 	struct hr__cuda_device *cd = to_cuda(dev);
@@ -114,7 +135,7 @@ static int cuda_alloc(struct hr_device *dev, uint64_t len, void **out)
 
 	if (ret)
 		return ret;
-	result = cd->cu->mem_alloc(&ptr, len);
+	result = alloc_aligned(cd, len, &ptr);
 	hr__cuda_leave(cd);
 	if (result)
 		return hr__cuda_fail(cd, result, "device memory could not be allocated");

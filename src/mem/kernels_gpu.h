@@ -11,8 +11,9 @@
 #pragma clang force_cuda_host_device end
 
 #define HR_DEVICE __attribute__((device)) __attribute__((always_inline)) static inline
-#define HR_KERNEL                                                                                   \
-	extern "C" __attribute__((global)) __attribute__((launch_bounds(HR__GATHER_THREADS, 1))) void
+#define HR_KERNEL                                                                                  \
+	extern "C" __attribute__((global))                                                         \
+	__attribute__((launch_bounds(HR__GATHER_THREADS, 1))) void
 #define HR_UNROLL _Pragma("unroll")
 #define HR_NO_UNROLL _Pragma("clang loop unroll(disable)")
 
@@ -28,7 +29,8 @@ HR_DEVICE unsigned int hr_lane(void)
 HR_DEVICE unsigned int hr_warp(void)
 {
 	return (__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() +
-		__nvvm_read_ptx_sreg_tid_x()) / 32;
+		__nvvm_read_ptx_sreg_tid_x()) /
+	       32;
 }
 
 HR_DEVICE unsigned int hr_warps(void)

@@ -7,6 +7,7 @@
  * are compared with the pattern of the file, and everything around them with guard bytes.
  */
 #include <liburing.h>
+#include <pthread.h>
 
 #include <headrace/headrace.h>
 
@@ -239,11 +240,13 @@ static void test_cast(void **state)
 					uint64_t got = 0;
 					uint64_t want = element(pieces[p].file_offset + i * sf, sf);
 
-					memcpy(&got, t.image + pieces[p].buffer_offset + i * so, so);
+					memcpy(&got, t.image + pieces[p].buffer_offset + i * so,
+					       so);
 					if (got != want)
 						fail_msg("%s->%s: piece %d element %llu",
-							 hr_dtype_name(from[f]), hr_dtype_name(to[o]),
-							 p, (unsigned long long)i);
+							 hr_dtype_name(from[f]),
+							 hr_dtype_name(to[o]), p,
+							 (unsigned long long)i);
 				}
 				end = pieces[p].buffer_offset + pieces[p].len / sf * so;
 			}
@@ -256,8 +259,13 @@ static void test_cast(void **state)
 static void test_strided(void **state)
 {
 	struct hr_io io = {
-		.op = HR_READ, .file = t.file, .buffer = t.buf, .piece = {100, 300, 7},
-		.count = 5000, .file_stride = 700, .buffer_stride = 512,
+		.op = HR_READ,
+		.file = t.file,
+		.buffer = t.buf,
+		.piece = {100, 300, 7},
+		.count = 5000,
+		.file_stride = 700,
+		.buffer_stride = 512,
 	};
 	struct hr_io *ios = &io, *done;
 	uint64_t room = 5000 * 512 + 4096;
@@ -288,13 +296,15 @@ static void test_many(void **state)
 	for (int i = 0; i < N; i++) {
 		ios[i].file = t.file;
 		ios[i].buffer = t.buf;
-		ios[i].piece = (struct hr_piece){test_random(&seed) % 500 * 8192, 8192, i * 8192ull};
+		ios[i].piece =
+			(struct hr_piece){test_random(&seed) % 500 * 8192, 8192, i * 8192ull};
 		list[i] = &ios[i];
 	}
 	assert_int_equal(hr_submit(t.engine, list, N), N);
 	assert_int_equal(hr_in_flight(t.engine), N);
 	while (reaped < N) {
-		int n = hr_reap(t.engine, done + reaped, (uint32_t)(N - reaped), 10, 60000000000ull);
+		int n = hr_reap(t.engine, done + reaped, (uint32_t)(N - reaped), 10,
+				60000000000ull);
 
 		assert_true(n > 0);
 		reaped += n;
@@ -330,8 +340,9 @@ static void write_and_check(struct hr_file *file, const char *path, uint64_t off
 	assert_int_equal(after, (ssize_t)(off + len) > size ? (ssize_t)(off + len) : size);
 	for (ssize_t i = 0; i < after; i++) {
 		bool inside = (uint64_t)i >= off && (uint64_t)i < off + len;
-		uint8_t want = inside ? test_pattern((uint64_t)i - off + off * 3 + 1)
-				      : i < size ? before[i] : 0;
+		uint8_t want = inside     ? test_pattern((uint64_t)i - off + off * 3 + 1)
+			       : i < size ? before[i]
+					  : 0;
 
 		if (plain[i] != want)
 			fail_msg("write %llu+%llu: byte %zd is wrong", (unsigned long long)off,
@@ -381,7 +392,8 @@ static void test_refusals(void **state)
 	TRY(-HR_E_BAD_RANGE, .piece = {UINT64_MAX - 3, 10, 0});
 	TRY(-HR_E_BAD_RANGE, .piece = {0, 10, UINT64_MAX - 3});
 	TRY(-HR_E_BAD_RANGE, .piece = {0, 10, 0}, .count = UINT64_MAX, .file_stride = 5);
-	TRY(-HR_E_BAD_RANGE, .piece = {0, BUFFER_LEN / 2, 0}, .from = HR_DTYPE_U16, .to = HR_DTYPE_I64);
+	TRY(-HR_E_BAD_RANGE, .piece = {0, BUFFER_LEN / 2, 0}, .from = HR_DTYPE_U16,
+	    .to = HR_DTYPE_I64);
 	TRY(-EINVAL, .piece = {0, 11, 0}, .from = HR_DTYPE_U16, .to = HR_DTYPE_I64);
 	TRY(-EINVAL, .piece = {0, 10, 4}, .from = HR_DTYPE_U16, .to = HR_DTYPE_I64);
 	TRY(-HR_E_BAD_CAST, .piece = {0, 8, 0}, .from = HR_DTYPE_I64, .to = HR_DTYPE_U16);
@@ -446,7 +458,8 @@ static void test_enters(void **state)
 	assert_int_equal(hr_file_open(path, HR_FILE_READ, &file), 0);
 	assert_int_equal(hr_buffer_alloc(t.dev, N * 8192ull, &buf), 0);
 	for (uint64_t i = 0; i < N; i++)
-		pieces[i] = (struct hr_piece){test_random(&seed) % (big / 8192) * 8192, 8192, i * 8192};
+		pieces[i] =
+			(struct hr_piece){test_random(&seed) % (big / 8192) * 8192, 8192, i * 8192};
 	assert_int_equal(hr_gather(e, file, pieces, N, buf, 0, 0), N * 8192);
 	assert_int_equal(hr_engine_stats(e, &stats), 0);
 	assert_int_equal(stats.pieces, N);

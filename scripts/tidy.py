@@ -77,7 +77,7 @@ def main():
             if said:
                 bad += 1
                 lines = [line for line in said.splitlines() if " error: " in line] or [said]
-                print("\n".join(line.replace(ROOT + "/", "") for line in lines))
+                print("\n".join(lines).replace(ROOT + "/", "").replace("build/obj/../../", ""))
     return 1 if bad else 0
 
 

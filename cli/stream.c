@@ -17,8 +17,9 @@ struct settings {
 	bool verify, buffered, direct;
 };
 
-/* --threads 0 is a wish of its own, so the default needs a number that nobody asks for. */
+/* --threads 0 is a wish of its own, as is --epochs 0: the defaults are numbers nobody asks for. */
 #define THREADS_DEFAULT UINT64_MAX
+#define EPOCHS_DEFAULT UINT64_MAX
 
 #define OPT(name, type, field, argument, help, ...)                                                \
 	{                                                                                          \
@@ -38,7 +39,7 @@ static const struct cli_option options[] = {
 	    1 << 20),
 	OPT("steps", CLI_NUMBER, steps, "N", "stop after N batches (default: the epochs)", 1, 0),
 	OPT("epochs", CLI_NUMBER, epochs, "N",
-	    "passes over the data, 0: endless (default 1; with --steps: 0)", 1, 0),
+	    "passes over the data, 0: endless (default 1; with --steps: 0)", 0, 0),
 	OPT("seed", CLI_NUMBER, seed, "N", "of the order (default 0)", 0, 0),
 	OPT("shuffle", CLI_CHOICE, shuffle, "full|none", "order of the samples (default full)", 0,
 	    0),
@@ -116,6 +117,13 @@ static uint32_t thread_count(const struct settings *set)
 	return (uint32_t)cli_min(cli_cpus(), 8);
 }
 
+static uint64_t epoch_count(const struct settings *set)
+{
+	if (set->epochs != EPOCHS_DEFAULT)
+		return set->epochs;
+	return set->steps ? 0 : 1;
+}
+
 /* Without io_uring each engine reads with threads of its own: about 16 in all. */
 static uint32_t pool_threads(uint32_t engines)
 {
@@ -129,7 +137,7 @@ static int open_loader(struct job *job, const char *path)
 		.batch_size = (uint32_t)set->batch_size,
 		.seed = set->seed,
 		.shuffle = strcmp(set->shuffle, "none") ? HR_SHUFFLE_FULL : HR_SHUFFLE_NONE,
-		.epochs = set->epochs ? set->epochs : !set->steps,
+		.epochs = epoch_count(set),
 		.dp_rank = (uint32_t)set->dp_rank,
 		.dp_world_size = (uint32_t)set->dp_world_size,
 		.slots = (uint32_t)set->slots,
@@ -226,7 +234,7 @@ static void show_live(struct job *job, struct cli_progress *progress, uint64_t n
 static int consume(struct job *job, const char *path)
 {
 	uint64_t steps = job->set->steps ? job->set->steps : UINT64_MAX;
-	uint64_t epochs = job->set->epochs ? job->set->epochs : !job->set->steps;
+	uint64_t epochs = epoch_count(job->set);
 	uint64_t total = epochs ? epochs * job->info.steps_per_epoch : UINT64_MAX;
 	struct cli_progress progress;
 	const struct hr_batch *batch;
@@ -386,6 +394,7 @@ int cli_verb_stream(int argc, char **argv)
 		.batch_size = 32,
 		.dp_world_size = 1,
 		.threads = THREADS_DEFAULT,
+		.epochs = EPOCHS_DEFAULT,
 	};
 	struct job job = {.set = &set};
 	int first, code = cli_parse(&usage, argc, argv, &set, &first);

@@ -17,15 +17,21 @@
 extern "C" {
 #endif
 
-enum hr_log_level { HR_LOG_NONE = 0, HR_LOG_ERROR = 1, HR_LOG_WARN = 2, HR_LOG_INFO = 3, HR_LOG_DEBUG = 4 };
+enum hr_log_level {
+	HR_LOG_NONE = 0,
+	HR_LOG_ERROR = 1,
+	HR_LOG_WARN = 2,
+	HR_LOG_INFO = 3,
+	HR_LOG_DEBUG = 4
+};
 
 struct hr_config {
-	enum hr_path path;        /* HEADRACE_PATH: auto */
-	bool require_direct;      /* HEADRACE_REQUIRE=direct: false */
-	enum hr_log_level log;    /* HEADRACE_LOG: warn */
-	uint64_t staging_bytes;   /* HEADRACE_STAGING_BYTES: 32 MiB, 256 KiB..16 GiB */
-	bool no_uring;            /* HEADRACE_NO_URING=1: false */
-	char problem[160];        /* the first variable that was not understood and is ignored, or "" */
+	enum hr_path path;      /* HEADRACE_PATH: auto */
+	bool require_direct;    /* HEADRACE_REQUIRE=direct: false */
+	enum hr_log_level log;  /* HEADRACE_LOG: warn */
+	uint64_t staging_bytes; /* HEADRACE_STAGING_BYTES: 32 MiB, 256 KiB..16 GiB */
+	bool no_uring;          /* HEADRACE_NO_URING=1: false */
+	char problem[160]; /* the first variable that was not understood and is ignored, or "" */
 };
 
 /* hr_config_get() - the settings in force. Return: a static object, never NULL. */

@@ -28,14 +28,15 @@ struct hr_dataset_options {
 };
 
 struct hr_dataset_info {
-	const char *format;     /* static */
-	uint64_t samples;       /* in all files together */
-	uint32_t elements;      /* per sample: T + 1 for tokens */
-	enum hr_dtype dtype;    /* of the elements in the file */
-	uint64_t sample_bytes;  /* in the file */
+	const char *format;    /* static */
+	uint64_t samples;      /* in all files together */
+	uint32_t elements;     /* per sample: T + 1 for tokens */
+	enum hr_dtype dtype;   /* of the elements in the file */
+	uint64_t sample_bytes; /* in the file */
 	uint32_t files;
-	uint64_t bytes;         /* of all files */
-	uint64_t fingerprint;   /* of format, options, names and sizes; ties saved states to the data */
+	uint64_t bytes; /* of all files */
+	uint64_t
+		fingerprint; /* of format, options, names and sizes; ties saved states to the data */
 };
 
 /*

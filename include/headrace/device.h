@@ -27,10 +27,10 @@ enum hr_device_kind {
 };
 
 struct hr_device_info {
-	char name[32];        /* the name it was opened by, "cuda:0" */
-	char model[96];       /* "NVIDIA H200", or the processor's model for "host" */
-	char pci[16];         /* "0000:3b:00.0", "" for "host" */
-	char driver[32];      /* driver version, such as "13.0"; "" for "host" */
+	char name[32];   /* the name it was opened by, "cuda:0" */
+	char model[96];  /* "NVIDIA H200", or the processor's model for "host" */
+	char pci[16];    /* "0000:3b:00.0", "" for "host" */
+	char driver[32]; /* driver version, such as "13.0"; "" for "host" */
 	enum hr_device_kind kind;
 	uint64_t memory_bytes;         /* total device memory */
 	bool kernels;                  /* the gather kernel is loaded; false: see kernels_reason */

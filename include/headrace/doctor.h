@@ -18,16 +18,16 @@ extern "C" {
 /* One path that was weighed. */
 struct hr_path_verdict {
 	enum hr_path path;
-	const char *name;   /* static; also for paths that this build does not have ("p2p") */
-	int taken;          /* 1 for the path that reads of this file take */
-	char reason[192];   /* why not; for the path taken: how it works here */
-	char fix[192];      /* what would change a "no"; "" if nothing */
+	const char *name; /* static; also for paths that this build does not have ("p2p") */
+	int taken;        /* 1 for the path that reads of this file take */
+	char reason[192]; /* why not; for the path taken: how it works here */
+	char fix[192];    /* what would change a "no"; "" if nothing */
 };
 
 struct hr_extent {
-	uint64_t file_offset, len;   /* bytes */
-	uint64_t device_offset;      /* on the block device, bytes */
-	uint32_t flags;              /* HR_EXTENT_* */
+	uint64_t file_offset, len; /* bytes */
+	uint64_t device_offset;    /* on the block device, bytes */
+	uint32_t flags;            /* HR_EXTENT_* */
 };
 
 enum {
@@ -43,12 +43,12 @@ struct hr_explanation {
 	struct hr_file_info file;
 	struct hr_residency_info residency;
 	struct hr_queue_info queue;
-	enum hr_path path;               /* taken; HR_PATH_AUTO if none can be */
+	enum hr_path path; /* taken; HR_PATH_AUTO if none can be */
 	struct hr_path_verdict verdicts[HR_PATH_MAX];
 	uint32_t n_verdicts;
-	struct hr_extent extents[16];    /* the first ones of the range */
-	uint32_t n_extents;              /* stored */
-	uint64_t extents_total;          /* in the range; 0 with extents_reason set if unknown */
+	struct hr_extent extents[16]; /* the first ones of the range */
+	uint32_t n_extents;           /* stored */
+	uint64_t extents_total;       /* in the range; 0 with extents_reason set if unknown */
 	char extents_reason[128];
 };
 
@@ -76,9 +76,9 @@ struct hr_check_report {
 };
 
 struct hr_check_options {
-	const char *root;          /* "" or NULL: this machine; else a tree with proc/ and sys/ (tests) */
-	const char *device;        /* name for hr_device_open(), NULL = every GPU */
-	const char *const *paths;  /* files or directories to judge */
+	const char *root;   /* "" or NULL: this machine; else a tree with proc/ and sys/ (tests) */
+	const char *device; /* name for hr_device_open(), NULL = every GPU */
+	const char *const *paths; /* files or directories to judge */
 	uint32_t n_paths;
 };
 

@@ -13,12 +13,12 @@ extern "C" {
 #endif
 
 /* X(name, number, size in bytes, text). HR_DTYPE_BYTES means: bytes, no conversion. */
-#define HR_DTYPE_MAP(X)                                                                             \
-	X(HR_DTYPE_BYTES, 0, 1, "bytes")                                                            \
-	X(HR_DTYPE_U8, 1, 1, "u8")                                                                  \
-	X(HR_DTYPE_U16, 2, 2, "u16")                                                                \
-	X(HR_DTYPE_U32, 3, 4, "u32")                                                                \
-	X(HR_DTYPE_I32, 4, 4, "i32")                                                                \
+#define HR_DTYPE_MAP(X)                                                                            \
+	X(HR_DTYPE_BYTES, 0, 1, "bytes")                                                           \
+	X(HR_DTYPE_U8, 1, 1, "u8")                                                                 \
+	X(HR_DTYPE_U16, 2, 2, "u16")                                                               \
+	X(HR_DTYPE_U32, 3, 4, "u32")                                                               \
+	X(HR_DTYPE_I32, 4, 4, "i32")                                                               \
 	X(HR_DTYPE_I64, 5, 8, "i64")
 
 #define HR__DTYPE_ENUM(name, number, size, text) name = number,

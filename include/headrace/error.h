@@ -20,36 +20,36 @@ extern "C" {
  * The one error table: X(name, number, text). Numbers are promises; each category starts at a
  * multiple of 50 and leaves gaps for later codes.
  */
-#define HR_ERROR_MAP(X)                                                                             \
-	/* devices and memory */                                                                    \
-	X(HR_E_NO_DEVICE, 1000, "no such device")                                                   \
-	X(HR_E_NO_DRIVER, 1001, "the device's driver library could not be used")                    \
-	X(HR_E_DRIVER_TOO_OLD, 1002, "the device's driver is too old")                              \
-	X(HR_E_DEVICE_LOST, 1003, "the device failed or was lost")                                  \
-	X(HR_E_WRONG_DEVICE, 1004, "the buffer belongs to another device")                          \
-	X(HR_E_BAD_POINTER, 1005, "the pointer is not memory of this device")                       \
-	/* files */                                                                                 \
-	X(HR_E_NOT_A_FILE, 1050, "not a regular file or block device")                              \
-	X(HR_E_EMPTY_FILE, 1051, "the file is empty")                                               \
-	X(HR_E_FILE_CHANGED, 1052, "the file changed while it was in use")                          \
-	X(HR_E_NO_DIRECT, 1053, "direct I/O is impossible on this file")                            \
-	/* paths */                                                                                 \
-	X(HR_E_NO_PATH, 1100, "no path from this file to this device")                              \
-	X(HR_E_PATH_REFUSED, 1101, "the path asked for cannot be taken")                            \
-	X(HR_E_REQUIRE_DIRECT, 1102, "a direct path is required and cannot be taken")               \
-	/* use of the API */                                                                        \
-	X(HR_E_BAD_RANGE, 1150, "the range lies outside the buffer or overflows")                   \
-	X(HR_E_BAD_CAST, 1151, "this conversion of element types does not exist")                   \
-	X(HR_E_WRONG_THREAD, 1152, "the engine belongs to another thread")                          \
-	X(HR_E_CLOSED, 1153, "the object was stopped or closed")                                    \
-	X(HR_E_FORKED, 1154, "the object was created before fork() and belongs to the parent")      \
-	/* formats and loaders */                                                                   \
-	X(HR_E_BAD_FORMAT, 1200, "the file does not follow its format")                             \
-	X(HR_E_UNKNOWN_FORMAT, 1201, "the format of the file was not recognised")                   \
-	X(HR_E_BAD_DTYPE, 1202, "the element type does not fit the file")                           \
-	X(HR_E_TOO_SHORT, 1203, "the file is too short for one sample")                             \
-	X(HR_E_BAD_STATE, 1204, "the saved state does not belong to this dataset or loader")        \
-	X(HR_E_END, 1205, "the last epoch has ended")                                               \
+#define HR_ERROR_MAP(X)                                                                            \
+	/* devices and memory */                                                                   \
+	X(HR_E_NO_DEVICE, 1000, "no such device")                                                  \
+	X(HR_E_NO_DRIVER, 1001, "the device's driver library could not be used")                   \
+	X(HR_E_DRIVER_TOO_OLD, 1002, "the device's driver is too old")                             \
+	X(HR_E_DEVICE_LOST, 1003, "the device failed or was lost")                                 \
+	X(HR_E_WRONG_DEVICE, 1004, "the buffer belongs to another device")                         \
+	X(HR_E_BAD_POINTER, 1005, "the pointer is not memory of this device")                      \
+	/* files */                                                                                \
+	X(HR_E_NOT_A_FILE, 1050, "not a regular file or block device")                             \
+	X(HR_E_EMPTY_FILE, 1051, "the file is empty")                                              \
+	X(HR_E_FILE_CHANGED, 1052, "the file changed while it was in use")                         \
+	X(HR_E_NO_DIRECT, 1053, "direct I/O is impossible on this file")                           \
+	/* paths */                                                                                \
+	X(HR_E_NO_PATH, 1100, "no path from this file to this device")                             \
+	X(HR_E_PATH_REFUSED, 1101, "the path asked for cannot be taken")                           \
+	X(HR_E_REQUIRE_DIRECT, 1102, "a direct path is required and cannot be taken")              \
+	/* use of the API */                                                                       \
+	X(HR_E_BAD_RANGE, 1150, "the range lies outside the buffer or overflows")                  \
+	X(HR_E_BAD_CAST, 1151, "this conversion of element types does not exist")                  \
+	X(HR_E_WRONG_THREAD, 1152, "the engine belongs to another thread")                         \
+	X(HR_E_CLOSED, 1153, "the object was stopped or closed")                                   \
+	X(HR_E_FORKED, 1154, "the object was created before fork() and belongs to the parent")     \
+	/* formats and loaders */                                                                  \
+	X(HR_E_BAD_FORMAT, 1200, "the file does not follow its format")                            \
+	X(HR_E_UNKNOWN_FORMAT, 1201, "the format of the file was not recognised")                  \
+	X(HR_E_BAD_DTYPE, 1202, "the element type does not fit the file")                          \
+	X(HR_E_TOO_SHORT, 1203, "the file is too short for one sample")                            \
+	X(HR_E_BAD_STATE, 1204, "the saved state does not belong to this dataset or loader")       \
+	X(HR_E_END, 1205, "the last epoch has ended")                                              \
 	X(HR_E_NO_SLOT, 1206, "every batch slot is held by the caller")
 
 #define HR__ERROR_ENUM(name, number, text) name = number,

@@ -20,16 +20,16 @@ struct hr_file;
 enum {
 	HR_FILE_READ = 1u << 0,
 	HR_FILE_WRITE = 1u << 1,
-	HR_FILE_CREATE = 1u << 2,   /* with WRITE: create, mode 0600 less umask if new */
-	HR_FILE_TRUNCATE = 1u << 3, /* with WRITE: to length 0 */
+	HR_FILE_CREATE = 1u << 2,    /* with WRITE: create, mode 0600 less umask if new */
+	HR_FILE_TRUNCATE = 1u << 3,  /* with WRITE: to length 0 */
 	HR_FILE_EXCLUSIVE = 1u << 4, /* with CREATE: fail if it exists */
 };
 
 /* Whether pages are in the page cache. Unknown is a real answer: see docs/ARCHITECTURE.md. */
 enum hr_residency {
 	HR_RESIDENCY_UNKNOWN = 0,
-	HR_RESIDENCY_HOT = 1,   /* every page asked about is resident */
-	HR_RESIDENCY_COLD = 2,  /* none is */
+	HR_RESIDENCY_HOT = 1,  /* every page asked about is resident */
+	HR_RESIDENCY_COLD = 2, /* none is */
 	HR_RESIDENCY_MIXED = 3,
 };
 
@@ -39,11 +39,11 @@ struct hr_file_info {
 	uint32_t memory_align; /* direct I/O: memory address, bytes; 0 = no direct I/O */
 	bool is_block_device;
 	bool readable, writable;
-	bool direct;              /* direct I/O works and really bypasses the page cache */
-	char direct_reason[160];  /* why not, "" if direct */
-	char fs_name[24];         /* "ext4", "xfs", "tmpfs", "overlay", "fuse", ...; "block" */
-	char block_device[64];    /* "vda1"; "" if unknown or none */
-	char block_pci[16];       /* PCI address of its controller; "" if none */
+	bool direct;                  /* direct I/O works and really bypasses the page cache */
+	char direct_reason[160];      /* why not, "" if direct */
+	char fs_name[24];             /* "ext4", "xfs", "tmpfs", "overlay", "fuse", ...; "block" */
+	char block_device[64];        /* "vda1"; "" if unknown or none */
+	char block_pci[16];           /* PCI address of its controller; "" if none */
 	uint32_t logical_block_bytes; /* of the block device; 0 unknown */
 };
 

@@ -31,9 +31,9 @@ extern "C" {
 #endif
 
 /* X(name, number, text): how bytes moved. Numbers index the bytes_by_path arrays. */
-#define HR_PATH_MAP(X)                                                                              \
-	X(HR_PATH_AUTO, 0, "auto")     /* only as a wish */                                         \
-	X(HR_PATH_HOST, 1, "host")     /* the drive or page cache straight into host memory */      \
+#define HR_PATH_MAP(X)                                                                             \
+	X(HR_PATH_AUTO, 0, "auto")     /* only as a wish */                                        \
+	X(HR_PATH_HOST, 1, "host")     /* the drive or page cache straight into host memory */     \
 	X(HR_PATH_BOUNCE, 2, "bounce") /* through the staging ring, then moved by the device */
 
 #define HR__PATH_ENUM(name, number, text) name = number,
@@ -50,8 +50,9 @@ enum hr_op { HR_READ = 0, HR_WRITE = 1 };
 /* One piece of a gather. All three are bytes; the piece may start and end at any byte. */
 struct hr_piece {
 	uint64_t file_offset;
-	uint64_t len;           /* in the file; 0 is allowed and does nothing */
-	uint64_t buffer_offset; /* in the buffer: len * size(to) / size(from) bytes are written there */
+	uint64_t len; /* in the file; 0 is allowed and does nothing */
+	uint64_t
+		buffer_offset; /* in the buffer: len * size(to) / size(from) bytes are written there */
 };
 
 struct hr_io {
@@ -62,24 +63,28 @@ struct hr_io {
 	struct hr_buffer *buffer;
 	struct hr_piece piece;         /* used when pieces is NULL */
 	const struct hr_piece *pieces; /* or an array of count; owned by the caller until reaped */
-	uint64_t count;                /* pieces; with pieces NULL: repetitions of .piece, 0 means 1 */
-	uint64_t file_stride;          /* with pieces NULL and count > 1: bytes between repetitions */
+	uint64_t count;       /* pieces; with pieces NULL: repetitions of .piece, 0 means 1 */
+	uint64_t file_stride; /* with pieces NULL and count > 1: bytes between repetitions */
 	uint64_t buffer_stride;
 	enum hr_dtype from, to; /* reads only: element types in file and buffer; 0, 0 = bytes */
 	void *user;             /* not touched */
 
 	/* what happened: valid once reaped */
-	int64_t res;     /* file bytes moved (less than asked only at the end of file), or -code */
+	/*
+	 * File bytes moved, less than asked only at the end of file, or -code. What a piece holds
+	 * behind the end of file, or after a failure, is undefined; nothing outside it is touched.
+	 */
+	int64_t res;
 	uint64_t bytes_by_path[HR_PATH_MAX]; /* which path carried how many of them */
 	uint64_t bytes_cached;               /* how many of them came from the page cache */
 
 	/* private: the engine's, zero before the first submit */
 	struct hr_io *next_;
-	uint64_t cursor_;    /* pieces already planned */
-	uint64_t pending_;   /* bytes not delivered yet, plus one while pieces are left to plan */
-	uint64_t arriving_;  /* of these, not in host memory yet */
-	uint32_t segments_;  /* in flight */
-	uint32_t place_;     /* in the engine's list of open requests */
+	uint64_t cursor_;   /* pieces already planned */
+	uint64_t pending_;  /* bytes not delivered yet, plus one while pieces are left to plan */
+	uint64_t arriving_; /* of these, not in host memory yet */
+	uint32_t segments_; /* in flight */
+	uint32_t place_;    /* in the engine's list of open requests */
 	uint32_t state_;
 	int32_t error_;
 };
@@ -87,9 +92,10 @@ struct hr_io {
 struct hr_engine;
 
 struct hr_engine_options {
-	uint32_t depth;         /* requests to the drive in flight, 1..4096; 0 = 128 */
-	uint32_t threads;       /* threads for reads when io_uring is denied; 0 = none, 1..256 */
-	uint64_t staging_bytes; /* ring of host memory, 256 KiB..16 GiB; 0 = HEADRACE_STAGING_BYTES */
+	uint32_t depth;   /* requests to the drive in flight, 1..4096; 0 = 128 */
+	uint32_t threads; /* threads for reads when io_uring is denied; 0 = none, 1..256 */
+	uint64_t
+		staging_bytes; /* ring of host memory, 256 KiB..16 GiB; 0 = HEADRACE_STAGING_BYTES */
 	uint32_t request_bytes; /* longest single read or write, 4 KiB..16 MiB; 0 = 1 MiB */
 	enum hr_path path;      /* force one path; AUTO lets the engine choose */
 	uint64_t timeout_ns;    /* longest wait of the simple calls; 0 = 60 s */
@@ -118,8 +124,8 @@ int hr_engine_open(struct hr_device *dev, const struct hr_engine_options *opts,
 int hr_engine_close(struct hr_engine *engine);
 
 struct hr_queue_info {
-	const char *name;    /* "io_uring fixed", "io_uring", "threads" or "sync"; static */
-	char reason[192];    /* why not the better ones; "" for the best */
+	const char *name; /* "io_uring fixed", "io_uring", "threads" or "sync"; static */
+	char reason[192]; /* why not the better ones; "" for the best */
 	uint32_t depth;
 	uint64_t staging_bytes;
 };

@@ -45,7 +45,7 @@ enum hr_last {
 };
 
 struct hr_loader_options {
-	uint32_t batch_size;    /* B: samples per batch of this rank, 1..2^20 */
+	uint32_t batch_size;     /* B: samples per batch of this rank, 1..2^20 */
 	enum hr_dtype out_dtype; /* 0 = as in the file */
 	uint64_t seed;
 	enum hr_shuffle shuffle;
@@ -61,12 +61,12 @@ struct hr_loader_options {
 
 /* A tensor in device memory. Strides are in elements; row-major where not said otherwise. */
 struct hr_tensor {
-	const char *name;    /* static */
+	const char *name; /* static */
 	enum hr_dtype dtype;
-	uint32_t ndim;       /* 1..4 */
+	uint32_t ndim; /* 1..4 */
 	uint64_t shape[4];
 	uint64_t stride[4];
-	void *data;          /* device address of element 0 */
+	void *data; /* device address of element 0 */
 };
 
 struct hr_batch {
@@ -77,36 +77,36 @@ struct hr_batch {
 	 */
 	const struct hr_tensor *tensors;
 	uint32_t n_tensors;
-	uint64_t epoch;          /* 0 .. */
-	uint64_t step;           /* within the epoch, 0 .. */
-	uint32_t samples;        /* rows: batch_size */
-	uint32_t valid;          /* rows that are not padding, 0..samples */
-	const uint64_t *ids;     /* sample numbers of the rows */
+	uint64_t epoch;           /* 0 .. */
+	uint64_t step;            /* within the epoch, 0 .. */
+	uint32_t samples;         /* rows: batch_size */
+	uint32_t valid;           /* rows that are not padding, 0..samples */
+	const uint64_t *ids;      /* sample numbers of the rows */
 	struct hr_buffer *buffer; /* the slot's memory and */
 	uint64_t buffer_offset;   /* where "tokens" starts in it, in bytes */
 };
 
 struct hr_loader_info {
 	uint64_t steps_per_epoch;
-	uint64_t batch_bytes;     /* device memory of one batch */
-	uint64_t ring_bytes;      /* of all slots */
+	uint64_t batch_bytes; /* device memory of one batch */
+	uint64_t ring_bytes;  /* of all slots */
 	uint32_t slots, threads;
 	struct hr_queue_info queue; /* of the first engine */
 };
 
 struct hr_loader_stats {
-	struct hr_stats io;       /* sum over the loader's engines; relaxed, may trail by a batch */
-	uint64_t batches;         /* handed out */
-	uint64_t wait_ns;         /* time that hr_loader_next() made the caller wait */
-	uint64_t ready;           /* batches ready in the ring now */
+	struct hr_stats io; /* sum over the loader's engines; relaxed, may trail by a batch */
+	uint64_t batches;   /* handed out */
+	uint64_t wait_ns;   /* time that hr_loader_next() made the caller wait */
+	uint64_t ready;     /* batches ready in the ring now */
 };
 
 /*
  * hr_loader_open() - allocate the ring and start filling it.
  * @ds, @dev: one reference each is taken.
  *
- * Return: 0, -EINVAL, -HR_E_TOO_SHORT (fewer samples than one step of all ranks),
- * -HR_E_BAD_CAST, -ENOMEM, -HR_E_*; hr_error_detail() has the sentence.
+ * Return: 0, -EINVAL, -HR_E_TOO_SHORT (fewer samples than one step of all ranks, and nothing may be
+ * padded), -HR_E_BAD_CAST, -ENOMEM, -HR_E_*; hr_error_detail() has the sentence.
  */
 int hr_loader_open(struct hr_dataset *ds, struct hr_device *dev,
 		   const struct hr_loader_options *opts, struct hr_loader **out);
@@ -132,7 +132,8 @@ int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out);
 
 /*
  * hr_loader_release() - give the slot of a batch back.
- * @lane: the slot is reused once everything queued on this lane so far has finished; NULL: now.
+ * @lane: the slot is reused once everything queued on this lane so far has finished; NULL: now. Keep
+ *        the lane open until the loader is closed.
  * Return: 0, -EINVAL for a batch that is not held.
  */
 int hr_loader_release(struct hr_loader *loader, const struct hr_batch *batch, struct hr_lane *lane);

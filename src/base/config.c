@@ -22,8 +22,8 @@ static pthread_once_t config_once = PTHREAD_ONCE_INIT;
 static void complain(const char *name, const char *value, const char *allowed)
 {
 	if (!config.problem[0])
-		snprintf(config.problem, sizeof(config.problem), "%s=%.40s is ignored: use %s", name,
-			 value, allowed);
+		snprintf(config.problem, sizeof(config.problem), "%s=%.40s is ignored: use %s",
+			 name, value, allowed);
 }
 
 static void read_path(const char *name, const char *value)
@@ -77,8 +77,8 @@ static void read_environment(void)
 		const char *name;
 		void (*read)(const char *name, const char *value);
 	} variables[] = {
-		{"HEADRACE_PATH", read_path},	      {"HEADRACE_REQUIRE", read_require},
-		{"HEADRACE_LOG", read_log},	      {"HEADRACE_STAGING_BYTES", read_staging},
+		{"HEADRACE_PATH", read_path},         {"HEADRACE_REQUIRE", read_require},
+		{"HEADRACE_LOG", read_log},           {"HEADRACE_STAGING_BYTES", read_staging},
 		{"HEADRACE_NO_URING", read_no_uring},
 	};
 

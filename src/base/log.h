@@ -7,6 +7,7 @@
 
 #include <headrace/config.h>
 
-void hr__log(enum hr_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void hr__log(enum hr_log_level level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #endif

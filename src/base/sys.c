@@ -134,7 +134,9 @@ static void sys_ring_exit(struct io_uring *ring)
 
 static int sys_ring_enable(struct io_uring *ring)
 {
-	return io_uring_enable_rings(ring);
+	/* io_uring_enable_rings() is declared but not exported by liburing 2.3. */
+	return errno_or((int)syscall(__NR_io_uring_register, ring->ring_fd,
+				     IORING_REGISTER_ENABLE_RINGS, NULL, 0));
 }
 
 static int sys_ring_buffers(struct io_uring *ring, const struct iovec *iov, unsigned int n)

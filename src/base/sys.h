@@ -44,7 +44,8 @@ struct hr__sys {
 	int (*fadvise)(int fd, uint64_t offset, uint64_t len, int advice);
 	int (*ioctl)(int fd, unsigned long request, void *arg);
 	int (*cachestat)(int fd, uint64_t offset, uint64_t len, struct hr__cachestat *out);
-	void *(*mmap)(size_t len, int prot, int flags, int fd, uint64_t offset); /* NULL on failure */
+	void *(*mmap)(size_t len, int prot, int flags, int fd,
+		      uint64_t offset); /* NULL on failure */
 	int (*munmap)(void *addr, size_t len);
 	int (*mincore)(void *addr, size_t len, unsigned char *vec);
 	/* io_uring: called by transport/uring.c alone */

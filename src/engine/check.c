@@ -9,13 +9,17 @@
 static int check_cast(const struct hr_io *io)
 {
 	if (io->from == io->to)
-		return hr_dtype_size(io->from) ? 0 : hr__fail(EINVAL, "unknown element type %d", io->from);
+		return hr_dtype_size(io->from)
+			       ? 0
+			       : hr__fail(EINVAL, "unknown element type %d", io->from);
 	if (io->op == HR_WRITE)
-		return hr__fail(HR_E_BAD_CAST, "%s: a write converts nothing; set from and to alike",
+		return hr__fail(HR_E_BAD_CAST,
+				"%s: a write converts nothing; set from and to alike",
 				hr_file_path(io->file));
 	if (!hr_cast_ok(io->from, io->to))
 		return hr__fail(HR_E_BAD_CAST, "%s: no conversion from %s to %s; see hr_cast_ok()",
-				hr_file_path(io->file), hr_dtype_name(io->from), hr_dtype_name(io->to));
+				hr_file_path(io->file), hr_dtype_name(io->from),
+				hr_dtype_name(io->to));
 	return 0;
 }
 
@@ -43,12 +47,13 @@ static int check_piece(const struct hr_io *io, const struct hr_piece *p, uint64_
 	return 0;
 
 bad:
-	return hr__fail(HR_E_BAD_RANGE,
-			"%s: piece %llu: %llu bytes from file offset %llu to buffer offset %llu do not "
-			"fit (the buffer has %llu bytes)",
-			hr_file_path(io->file), (unsigned long long)k, (unsigned long long)bytes,
-			(unsigned long long)p->file_offset, (unsigned long long)p->buffer_offset,
-			(unsigned long long)io->buffer->len);
+	return hr__fail(
+		HR_E_BAD_RANGE,
+		"%s: piece %llu: %llu bytes from file offset %llu to buffer offset %llu do not "
+		"fit (the buffer has %llu bytes)",
+		hr_file_path(io->file), (unsigned long long)k, (unsigned long long)bytes,
+		(unsigned long long)p->file_offset, (unsigned long long)p->buffer_offset,
+		(unsigned long long)io->buffer->len);
 }
 
 /* Repetitions grow steadily, so the first and the last bound them all. */
@@ -80,10 +85,12 @@ int hr__io_check(struct hr_engine *e, const struct hr_io *io)
 	if (!io || !io->file || !io->buffer || io->flags || (uint32_t)io->op > HR_WRITE)
 		return hr__fail(EINVAL, "a request needs a file, a buffer, a known op and flags 0");
 	if (HR__IO_STATE(io) != HR__IO_IDLE)
-		return hr__fail(EBUSY, "%s: the request is in flight already", hr_file_path(io->file));
+		return hr__fail(EBUSY, "%s: the request is in flight already",
+				hr_file_path(io->file));
 	if (io->buffer->dev != e->dev)
-		return hr__fail(HR_E_WRONG_DEVICE, "%s: the buffer is memory of %s, the engine serves %s",
-				hr_file_path(io->file), io->buffer->dev->info.name, e->dev->info.name);
+		return hr__fail(
+			HR_E_WRONG_DEVICE, "%s: the buffer is memory of %s, the engine serves %s",
+			hr_file_path(io->file), io->buffer->dev->info.name, e->dev->info.name);
 	if (!(io->file->flags & (io->op == HR_READ ? HR_FILE_READ : HR_FILE_WRITE)))
 		return hr__fail(EBADF, "%s: not opened for %s", hr_file_path(io->file),
 				io->op == HR_READ ? "reading" : "writing");

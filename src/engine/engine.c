@@ -11,22 +11,24 @@
 #include "base/util.h"
 #include "engine/engine.h"
 
-#define SEG_BATCH 256u               /* segments taken from the queue or a transport at once */
-#define LANE_NAP_NS (200u * 1000u)   /* longest look at the device while the drive may answer */
+#define SEG_BATCH 256u             /* segments taken from the queue or a transport at once */
+#define LANE_NAP_NS (200u * 1000u) /* longest look at the device while the drive may answer */
 
 /* Rings and threads belong to the process and thread that used the engine first. */
 static int check_owner(struct hr_engine *e)
 {
 	if (e->fork_generation != hr__fork_generation())
-		return hr__fail(HR_E_FORKED, "the engine was opened before fork(); open a new one in the "
-					     "child");
+		return hr__fail(HR_E_FORKED,
+				"the engine was opened before fork(); open a new one in the "
+				"child");
 	if (!e->owned) {
 		e->owner = pthread_self();
 		e->owned = true;
 	}
 	if (!pthread_equal(e->owner, pthread_self()))
-		return hr__fail(HR_E_WRONG_THREAD, "the engine belongs to the thread that used it first; "
-						   "open one engine per thread");
+		return hr__fail(HR_E_WRONG_THREAD,
+				"the engine belongs to the thread that used it first; "
+				"open one engine per thread");
 	return 0;
 }
 
@@ -203,23 +205,28 @@ static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 {
 	struct hr__seg *segs[SEG_BATCH];
 	int busy = 0, n;
+	uint32_t sent;
 
-	while (hr__feed(e) && harvest(e, false) && e->n_done < ios)
-		;
+	/* In batches, so that hot reads come back soon: whoever waits has enough after the first. */
+	do {
+		sent = hr__feed(e);
+		harvest(e, false);
+	} while (sent == HR__FEED_BATCH && e->n_done < hr__max(ios, 1));
+	/* Nothing on its way and nothing to send: what was held back for company moves now. */
+	if (e->ioq->in_flight == 0 && harvest(e, true))
+		return 0;
 	if (ios && e->n_done >= ios)
 		ios = 0;
-	if (ios) {
-		if (e->ioq->in_flight == 0 && harvest(e, true))
-			return 0;
+	if (ios)
 		busy = e->bounce->ops->wait(e->bounce, 0);
-	}
 	n = e->ioq->ops->pump(e->ioq, segs, SEG_BATCH,
-			      ios && !busy && e->ioq->in_flight ? worth_waiting(e, ios) : 0, timeout_ns);
+			      ios && !busy && e->ioq->in_flight ? worth_waiting(e, ios) : 0,
+			      timeout_ns);
 	if (n < 0)
 		return n;
 	for (int i = 0; i < n; i++)
 		segs[i]->owner->ops->arrived(segs[i]->owner, segs[i]);
-	if (!harvest(e, e->ioq->in_flight == 0) && !n && busy) {
+	if (!harvest(e, false) && !n && busy) {
 		e->bounce->ops->wait(e->bounce, hr__min(timeout_ns, LANE_NAP_NS));
 		harvest(e, false);
 	}
@@ -243,7 +250,8 @@ static uint32_t take_done(struct hr_engine *e, struct hr_io **done, uint32_t max
 	return n;
 }
 
-int hr_reap(struct hr_engine *e, struct hr_io **done, uint32_t max, uint32_t min, uint64_t timeout_ns)
+int hr_reap(struct hr_engine *e, struct hr_io **done, uint32_t max, uint32_t min,
+	    uint64_t timeout_ns)
 {
 	int ret = check_owner(e);
 	uint64_t end = 0, left = timeout_ns;
@@ -258,7 +266,8 @@ int hr_reap(struct hr_engine *e, struct hr_io **done, uint32_t max, uint32_t min
 		if (e->n_done >= min || e->n_open == 0)
 			break;
 		if (!end)
-			end = hr__now_ns() + timeout_ns; /* not for the many calls that need one turn */
+			end = hr__now_ns() +
+			      timeout_ns; /* not for the many calls that need one turn */
 		left = hr__now_ns();
 		if (left >= end)
 			break;

@@ -17,18 +17,19 @@
 #include "transport/seg.h"
 #include "transport/staging.h"
 
-#define HR__WINDOW_MAX 4096u                    /* pieces that are sorted and merged together */
-#define HR__DESTS_MAX (HR__LANE_MOVES_MAX - 1)  /* chained ones: a segment's list fits one move() */
-#define HR__SEGMENTS_MAX 4096u                  /* power of two */
-#define HR__ROUTES_MAX 64u                      /* files that an engine remembers */
-#define HR__OPEN_MAX 64u                        /* open requests that are looked at one by one */
+#define HR__WINDOW_MAX 4096u                   /* pieces that are sorted and merged together */
+#define HR__DESTS_MAX (HR__LANE_MOVES_MAX - 1) /* chained ones: a segment's list fits one move() */
+#define HR__SEGMENTS_MAX 4096u                 /* power of two */
+#define HR__ROUTES_MAX 64u                     /* files that an engine remembers */
+#define HR__FEED_BATCH 64u
+#define HR__OPEN_MAX 64u /* open requests that are looked at one by one */
 
 /* hr_io.state_ */
 enum {
-	HR__IO_IDLE = 0,      /* the caller's */
+	HR__IO_IDLE = 0, /* the caller's */
 	HR__IO_QUEUED = 1,
-	HR__IO_ACTIVE = 2,    /* partly or wholly planned */
-	HR__IO_DONE = 3,      /* waits to be reaped */
+	HR__IO_ACTIVE = 2,          /* partly or wholly planned */
+	HR__IO_DONE = 3,            /* waits to be reaped */
 	HR__IO_CANCELLED = 1u << 8, /* flag: plan no more of it */
 	HR__IO_INTERNAL = 1u << 9,  /* flag: never handed to the caller */
 };
@@ -37,15 +38,15 @@ enum {
 /* The way of one kind of request to one file: chosen once, see transport/select.c. */
 struct hr__way {
 	bool known;
-	enum hr_path path;         /* host: bodies in place, edges staged; bounce: all staged */
+	enum hr_path path; /* host: bodies in place, edges staged; bounce: all staged */
 	struct hr__limits limits;
 };
 
 /* What an engine remembers of a file. It keeps a reference until the entry is needed otherwise. */
 struct hr__route {
 	struct hr_file *file;
-	uint64_t size;             /* as last seen; asked again when somebody wants more */
-	uint32_t uses;             /* segments in flight, the open window */
+	uint64_t size; /* as last seen; asked again when somebody wants more */
+	uint32_t uses; /* segments in flight, the open window */
 	struct hr__heat heat;
 	struct hr__way ways[2][2]; /* [op][conversion] */
 };
@@ -62,12 +63,12 @@ struct hr_engine {
 	uint32_t fork_generation;
 
 	/* requests */
-	struct hr_io *queued, **queued_end;  /* in the order of submission */
+	struct hr_io *queued, **queued_end; /* in the order of submission */
 	struct hr_io *done, **done_end;
-	uint32_t n_open, n_done;             /* submitted and unfinished; finished and not reaped */
+	uint32_t n_open, n_done; /* submitted and unfinished; finished and not reaped */
 	uint32_t n_listed;
-	struct hr_io *listed[HR__OPEN_MAX];  /* the open ones, unless they are too many */
-	struct hr_io simple;                 /* of hr_read() and its kin */
+	struct hr_io *listed[HR__OPEN_MAX]; /* the open ones, unless they are too many */
+	struct hr_io simple;                /* of hr_read() and its kin */
 
 	/* the window that is being planned */
 	struct hr__plan plan;
@@ -75,7 +76,7 @@ struct hr_engine {
 	struct hr__way *window_way;
 	enum hr_op window_op;
 	enum hr_dtype window_from, window_to;
-	struct hr__seg *held;                /* planned, waits for room */
+	struct hr__seg *held; /* planned, waits for room */
 
 	struct hr__seg *free_segs;
 	struct hr__dest_pool dests;
@@ -97,7 +98,11 @@ void hr__routes_drop(struct hr_engine *e);
 /* check.c: is this request one that can be carried out? Return: 0 or -code with a sentence. */
 int hr__io_check(struct hr_engine *e, const struct hr_io *io);
 
-/* window.c: hr__feed() - plan and send what there is room for. Return: segments sent. */
+/*
+ * window.c: hr__feed() - plan and send what there is room for, at most HR__FEED_BATCH segments: then
+ * the engine looks at what has finished, so that their memory stays in the cache.
+ * Return: segments sent.
+ */
 uint32_t hr__feed(struct hr_engine *e);
 /* Called when the last byte of a request is accounted for. */
 void hr__io_finish(struct hr_engine *e, struct hr_io *io);

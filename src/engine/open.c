@@ -24,7 +24,8 @@
 
 static int refuse_option(const char *name, uint64_t value, const char *range)
 {
-	return hr__fail(EINVAL, "engine option %s = %llu is out of range; use %s, or 0 for the default",
+	return hr__fail(EINVAL,
+			"engine option %s = %llu is out of range; use %s, or 0 for the default",
 			name, (unsigned long long)value, range);
 }
 
@@ -108,7 +109,8 @@ static void dismantle(struct hr_engine *e)
 	free(e);
 }
 
-int hr_engine_open(struct hr_device *dev, const struct hr_engine_options *opts, struct hr_engine **out)
+int hr_engine_open(struct hr_device *dev, const struct hr_engine_options *opts,
+		   struct hr_engine **out)
 {
 	struct hr_engine *e;
 	struct hr__ioq_options queue;
@@ -187,8 +189,9 @@ int hr_engine_close(struct hr_engine *e)
 			return ret;
 		now = hr__now_ns();
 		if (now >= end)
-			return hr__fail(EBUSY, "requests are in flight after %llu ms; the engine and its "
-					       "buffers stay until they come back",
+			return hr__fail(EBUSY,
+					"requests are in flight after %llu ms; the engine and its "
+					"buffers stay until they come back",
 					(unsigned long long)(e->opts.timeout_ns / 1000000));
 	}
 	dismantle(e);

@@ -19,11 +19,12 @@ static int64_t wait_simple(struct hr_engine *e)
 		if (now >= end) {
 			/* The pieces are the caller's again: plan no more of them. */
 			hr_cancel(e, &e->simple);
-			return hr__fail(ETIMEDOUT,
-					"%s: no answer within %llu ms; the buffer stays busy until the "
-					"late answer has been reaped",
-					hr_file_path(e->simple.file),
-					(unsigned long long)(e->opts.timeout_ns / 1000000));
+			return hr__fail(
+				ETIMEDOUT,
+				"%s: no answer within %llu ms; the buffer stays busy until the "
+				"late answer has been reaped",
+				hr_file_path(e->simple.file),
+				(unsigned long long)(e->opts.timeout_ns / 1000000));
 		}
 		ret = hr_reap(e, &none, 1, 1, end - now);
 		if (ret < 0)

@@ -11,6 +11,14 @@
 
 #include <headrace/file.h>
 
+/* Who can be asked whether pages are in the page cache: see residency.c. */
+enum hr__residency_rule {
+	HR__RESIDENCY_CACHESTAT,
+	HR__RESIDENCY_MINCORE,
+	HR__RESIDENCY_HOT,  /* the file is memory */
+	HR__RESIDENCY_NONE, /* no honest answer exists */
+};
+
 struct hr_file {
 	atomic_uint refs;
 	uint64_t id;         /* never reused */
@@ -30,6 +38,8 @@ struct hr_file {
 	void *map;
 	uint64_t map_len;
 	atomic_flag map_lock;
+	bool map_honest;     /* mincore tells this process the truth about the mapping */
+	atomic_uint residency; /* enum hr__residency_rule; falls from CACHESTAT to MINCORE if refused */
 };
 
 void hr__file_get(struct hr_file *file);

@@ -49,4 +49,13 @@ extern const struct hr__format_ops hr__format_tokens;
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,
 					     uint64_t file_size);
 
+/*
+ * What a file that is certainly no dataset of ours is, judged by its first bytes: "a git-lfs pointer,
+ * not the data; run 'git lfs pull'". Return: a static clause for a sentence, or NULL.
+ */
+const char *hr__format_foreign(const void *head, size_t len);
+
+/* How many bytes of the head the functions above like to see. */
+#define HR__FORMAT_HEAD_BYTES 1024u
+
 #endif

@@ -13,6 +13,7 @@
 
 static const struct hr__mem_provider *const providers[] = {
 	&hr__mem_host,
+	&hr__mem_cuda,
 };
 
 static bool name_matches(const struct hr__mem_provider *provider, const char *name)

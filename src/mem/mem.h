@@ -17,7 +17,8 @@
 
 /* Bits of hr_device.caps: one per optional operation. */
 #define HR__MEM_CAP_EXPORT (1u << 0)     /* export() works: peer DMA mappings */
-#define HR__MEM_CAP_HOST_VISIBLE (1u << 1) /* addresses are plain pointers: the CPU and the drive may use them */
+/* Addresses are plain pointers: the CPU and the drive may use them. */
+#define HR__MEM_CAP_HOST_VISIBLE (1u << 1)
 #define HR__MEM_CAP_CAST (1u << 2)       /* lanes convert element types */
 
 struct hr__mem_ops {

@@ -26,12 +26,12 @@ struct bounce {
 	struct hr__transport t;
 	struct hr__transport_env env;
 	struct hr_lane *lane;
-	bool at_once;                 /* the lane works on the CPU */
-	bool flush;                   /* something in `arrived` should not wait longer */
+	bool at_once; /* the lane works on the CPU */
+	bool flush;   /* something in `arrived` should not wait longer */
 	uint64_t arrived_bytes;
-	struct hr__seg_list arrived;  /* read, not moved yet */
-	struct hr__seg_list leaving;  /* to be written, not moved out yet */
-	struct hr__seg_list moving;   /* on the lane, in the order of their tickets */
+	struct hr__seg_list arrived; /* read, not moved yet */
+	struct hr__seg_list leaving; /* to be written, not moved out yet */
+	struct hr__seg_list moving;  /* on the lane, in the order of their tickets */
 	struct hr__seg_list done;
 	uint32_t n_moves;
 	struct hr__move moves[HR__LANE_MOVES_MAX];
@@ -110,9 +110,8 @@ static void add_moves(struct bounce *b, struct hr__seg *seg)
 
 		if (!len)
 			continue;
-		b->moves[b->n_moves++] = seg->op == HR_READ
-						 ? (struct hr__move){ring, device, len}
-						 : (struct hr__move){device, ring, len};
+		b->moves[b->n_moves++] = seg->op == HR_READ ? (struct hr__move){ring, device, len}
+							    : (struct hr__move){device, ring, len};
 	}
 }
 
@@ -127,7 +126,8 @@ static int issue(struct bounce *b, const struct hr__seg *kind, uint64_t *ticket)
 		return 0;
 	for (uint32_t i = 0; i < b->n_moves; i++)
 		bytes += b->moves[i].len;
-	ret = b->lane->ops->move(b->lane, where, b->moves, b->n_moves, kind->from, kind->to, ticket);
+	ret = b->lane->ops->move(b->lane, where, b->moves, b->n_moves, kind->from, kind->to,
+				 ticket);
 	b->n_moves = 0;
 	if (ret < 0)
 		return ret;

@@ -59,13 +59,15 @@ static bool looks_hot(struct hr__seg *seg, struct hr_stats *stats)
 	}
 }
 
-bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts, struct hr_stats *stats)
+bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
+		     struct hr_stats *stats)
 {
 	uint32_t skip = seg->plan.first.seg_off; /* nobody wants what lies before it */
 	int flags = seg->file->memory_backed ? 0 : RWF_NOWAIT;
 	ssize_t n;
 
-	if (opts->direct || !(seg->file->nowait || seg->file->memory_backed) || !looks_hot(seg, stats))
+	if (opts->direct || !(seg->file->nowait || seg->file->memory_backed) ||
+	    !looks_hot(seg, stats))
 		return false;
 	stats->preads++;
 	n = hr__sys->pread_flags(seg->file->fd, (uint8_t *)seg->addr + skip, seg->plan.need - skip,

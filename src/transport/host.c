@@ -26,12 +26,13 @@ static int host_score(const struct hr_file *file, const struct hr_device *dev,
 		      size_t reason_size)
 {
 	if (!(dev->caps & HR__MEM_CAP_HOST_VISIBLE)) {
-		snprintf(reason, reason_size, "the CPU and the drive cannot address the memory of %s",
-			 dev->info.name);
+		snprintf(reason, reason_size,
+			 "the CPU and the drive cannot address the memory of %s", dev->info.name);
 		return -HR_E_NO_PATH;
 	}
 	if (shape->cast) {
-		snprintf(reason, reason_size, "a conversion of elements needs a stop in staging memory");
+		snprintf(reason, reason_size,
+			 "a conversion of elements needs a stop in staging memory");
 		return -HR_E_NO_PATH;
 	}
 	*limits = (struct hr__limits){

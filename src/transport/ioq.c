@@ -48,7 +48,8 @@ static bool seg_short_read(struct hr__seg *seg, uint32_t end, bool stuck, struct
 
 	if (!stuck) {
 		seg->stuck_at = end;
-		seg->done = seg->direct ? (uint32_t)hr__align_down(end, seg->file->offset_align) : end;
+		seg->done =
+			seg->direct ? (uint32_t)hr__align_down(end, seg->file->offset_align) : end;
 		return seg_retry(seg, -EIO, stats);
 	}
 	ret = hr__file_size(seg->file, &size);
@@ -80,6 +81,7 @@ bool hr__seg_step(struct hr__seg *seg, int64_t res, struct hr_stats *stats)
 		return seg_short_read(seg, end, res == 0 || end == seg->stuck_at, stats);
 	/* A short write goes on from the last whole block; writing a block twice is harmless. */
 	if (res > 0)
-		seg->done = seg->direct ? (uint32_t)hr__align_down(end, seg->file->offset_align) : end;
+		seg->done =
+			seg->direct ? (uint32_t)hr__align_down(end, seg->file->offset_align) : end;
 	return seg_retry(seg, -EIO, stats);
 }

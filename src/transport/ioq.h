@@ -19,10 +19,10 @@ struct hr__seg;
 struct hr__ioq;
 
 struct hr__ioq_options {
-	uint32_t depth;       /* segments in flight */
-	uint32_t threads;     /* for the pool; 0: plain calls on the caller's thread */
+	uint32_t depth;   /* segments in flight */
+	uint32_t threads; /* for the pool; 0: plain calls on the caller's thread */
 	bool no_uring;
-	void *fixed_addr;     /* staging ring to register, or NULL */
+	void *fixed_addr; /* staging ring to register, or NULL */
 	size_t fixed_len;
 	struct hr_stats *stats;
 };
@@ -40,11 +40,11 @@ struct hr__ioq_ops {
 
 struct hr__ioq {
 	const struct hr__ioq_ops *ops;
-	const char *name;     /* "io_uring fixed", "io_uring", "threads", "sync" */
-	char reason[192];     /* why not the better ones */
+	const char *name; /* "io_uring fixed", "io_uring", "threads", "sync" */
+	char reason[192]; /* why not the better ones */
 	uint32_t depth;
-	uint32_t in_flight;   /* pushed and not handed back */
-	bool fixed;           /* the staging ring is registered as buffer 0 */
+	uint32_t in_flight; /* pushed and not handed back */
+	bool fixed;         /* the staging ring is registered as buffer 0 */
 	struct hr_stats *stats;
 };
 

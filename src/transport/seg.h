@@ -36,7 +36,8 @@ static inline struct hr__seg *hr__seg_list_take(struct hr__seg_list *list)
 }
 
 /* Up to @max segments off the list into @out. Return: count. */
-static inline uint32_t hr__seg_list_drain(struct hr__seg_list *list, struct hr__seg **out, uint32_t max)
+static inline uint32_t hr__seg_list_drain(struct hr__seg_list *list, struct hr__seg **out,
+					  uint32_t max)
 {
 	uint32_t n = 0;
 
@@ -72,9 +73,9 @@ static inline void *hr__dest_address(const struct hr__seg *seg, const struct hr_
 
 /* What an engine believes about the residency of one file. All zero at first. */
 struct hr__heat {
-	uint32_t hot_run;   /* reads in a row that the page cache served */
-	uint32_t cold_run;  /* answers "cold" in a row */
-	uint32_t skip;      /* segments to go without asking */
+	uint32_t hot_run;  /* reads in a row that the page cache served */
+	uint32_t cold_run; /* answers "cold" in a row */
+	uint32_t skip;     /* segments to go without asking */
 };
 
 /* hr__seg_aim() - choose the descriptor: direct where the segment allows it. */
@@ -84,6 +85,7 @@ void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts);
  * hr__cached_read() - serve a read from the page cache without waiting, if it is there.
  * seg->addr is set. Return: true when all of it has been copied (seg->done, seg->cached).
  */
-bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts, struct hr_stats *stats);
+bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
+		     struct hr_stats *stats);
 
 #endif

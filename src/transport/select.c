@@ -10,11 +10,12 @@
 #include "base/util.h"
 #include "transport/transport.h"
 
-const struct hr__transport_ops *const hr__transports[] = {
+static const struct hr__transport_ops *const transports[] = {
 	&hr__transport_host,
 	&hr__transport_bounce,
 };
-const uint32_t hr__transports_count = HR_ARRAY_LEN(hr__transports);
+const uint32_t hr__transports_count = HR_ARRAY_LEN(transports);
+_Static_assert(HR_ARRAY_LEN(transports) <= HR_PATH_MAX, "callers have room for HR_PATH_MAX");
 
 /* HEADRACE_REQUIRE=direct: no copy through host memory, no page cache. */
 static void demand_direct(const struct hr_file *file, struct hr__verdict *v)
@@ -37,20 +38,23 @@ static int refuse(const struct hr_file *file, const struct hr_device *dev, enum 
 		  const struct hr__verdict *out)
 {
 	bool direct = hr_config_get()->require_direct;
-	int code = direct ? HR_E_REQUIRE_DIRECT : wish == HR_PATH_AUTO ? HR_E_NO_PATH : HR_E_PATH_REFUSED;
+	int code = direct                 ? HR_E_REQUIRE_DIRECT
+		   : wish == HR_PATH_AUTO ? HR_E_NO_PATH
+					  : HR_E_PATH_REFUSED;
 
 	for (uint32_t i = 0; i < hr__transports_count; i++) {
 		if (wish == HR_PATH_AUTO ? i + 1 < hr__transports_count : out[i].ops->path != wish)
 			continue;
-		return hr__fail(code, "%s: the path %s to %s is refused: %s; `headrace explain` shows "
-				      "all paths",
+		return hr__fail(code,
+				"%s: the path %s to %s is refused: %s; `headrace explain` shows "
+				"all paths",
 				file->path, out[i].ops->name, dev->info.name, out[i].reason);
 	}
 	return hr__fail(code, "%s: this build has no path %s", file->path, hr_path_name(wish));
 }
 
-int hr__select(const struct hr_file *file, const struct hr_device *dev, const struct hr__shape *shape,
-	       enum hr_path wish, struct hr__verdict *out)
+int hr__select(const struct hr_file *file, const struct hr_device *dev,
+	       const struct hr__shape *shape, enum hr_path wish, struct hr__verdict *out)
 {
 	int best = -1;
 
@@ -58,8 +62,9 @@ int hr__select(const struct hr_file *file, const struct hr_device *dev, const st
 		struct hr__verdict *v = &out[i];
 
 		memset(v, 0, sizeof(*v));
-		v->ops = hr__transports[i];
-		v->score = v->ops->score(file, dev, shape, &v->limits, v->reason, sizeof(v->reason));
+		v->ops = transports[i];
+		v->score =
+			v->ops->score(file, dev, shape, &v->limits, v->reason, sizeof(v->reason));
 		if (hr_config_get()->require_direct)
 			demand_direct(file, v);
 		if (v->score <= 0 || (wish != HR_PATH_AUTO && v->ops->path != wish))

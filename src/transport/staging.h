@@ -19,21 +19,22 @@
 #define HR__STAGING_ALIGN 4096u
 
 struct hr__staging_slot {
-	uint64_t end;     /* ring position after it; positions only grow */
+	uint64_t end; /* ring position after it; positions only grow */
 	bool free;
 };
 
 struct hr__staging {
 	struct hr_device *dev;
 	uint8_t *base;
-	uint64_t len;               /* bytes */
-	uint64_t head, tail;        /* positions: next to take, oldest in use */
-	struct hr__staging_slot *slots; /* ring of slots_max entries, a power of two */
+	uint64_t len;                    /* bytes */
+	uint64_t head, tail;             /* positions: next to take, oldest in use */
+	struct hr__staging_slot *slots;  /* ring of slots_max entries, a power of two */
 	uint32_t slots_max, first, next; /* counters that only grow */
 };
 
 /* hr__staging_open() - map and pin @len bytes for @dev. Return: 0 or -code; *s unchanged then. */
-int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max, struct hr__staging *s);
+int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max,
+		     struct hr__staging *s);
 
 /* hr__staging_close() - unpin and unmap; accepts a zeroed ring. */
 void hr__staging_close(struct hr__staging *s);

@@ -30,7 +30,7 @@ struct hr__transport;
 /* One read or write of the kernel, from plan to completion. */
 struct hr__seg {
 	struct hr__plan_segment plan;
-	struct hr__seg *next;          /* in whichever list holds it */
+	struct hr__seg *next; /* in whichever list holds it */
 	struct hr__transport *owner;
 	struct hr_file *file;
 	struct hr_buffer *buffer;
@@ -39,16 +39,16 @@ struct hr__seg {
 	/* what the queue does: set by the transport */
 	int fd;
 	void *addr;
-	int32_t fixed;                 /* index of the registered buffer, -1 = none */
-	bool direct;                   /* fd bypasses the page cache: offsets must stay aligned */
-	bool cached;                   /* came from the page cache */
-	uint32_t done;                 /* bytes that have arrived or been written so far */
-	uint32_t stuck_at;             /* where the last short result ended, see hr__seg_step() */
-	uint32_t tries;                /* results that brought nothing forward */
-	uint32_t calls;                /* pread and pwrite calls made for it by a thread pool */
-	int32_t error;                 /* 0 or -code */
-	struct hr__heat *heat;         /* the engine's guess of the file's residency */
-	void *route;                   /* the engine's: by which way it went */
+	int32_t fixed;         /* index of the registered buffer, -1 = none */
+	bool direct;           /* fd bypasses the page cache: offsets must stay aligned */
+	bool cached;           /* came from the page cache */
+	uint32_t done;         /* bytes that have arrived or been written so far */
+	uint32_t stuck_at;     /* where the last short result ended, see hr__seg_step() */
+	uint32_t tries;        /* results that brought nothing forward */
+	uint32_t calls;        /* pread and pwrite calls made for it by a thread pool */
+	int32_t error;         /* 0 or -code */
+	struct hr__heat *heat; /* the engine's guess of the file's residency */
+	void *route;           /* the engine's: by which way it went */
 	/* bounce: its place in the ring and the ticket of its move */
 	uint32_t ring_slot;
 	bool moved;
@@ -107,15 +107,14 @@ struct hr__transport {
 
 extern const struct hr__transport_ops hr__transport_host, hr__transport_bounce;
 
-/* All of them, best first; n in hr__transports_count. */
-extern const struct hr__transport_ops *const hr__transports[];
+/* How many there are; hr__select() weighs them all. */
 extern const uint32_t hr__transports_count;
 
 struct hr__verdict {
 	const struct hr__transport_ops *ops;
-	int score;                 /* > 0 usable */
+	int score; /* > 0 usable */
 	struct hr__limits limits;
-	char reason[192];          /* why not; "" if usable */
+	char reason[192]; /* why not; "" if usable */
 };
 
 /*
@@ -123,7 +122,7 @@ struct hr__verdict {
  * @wish: HR_PATH_AUTO or one path. Return: index of the best one, or -HR_E_NO_PATH /
  * -HR_E_PATH_REFUSED with a sentence.
  */
-int hr__select(const struct hr_file *file, const struct hr_device *dev, const struct hr__shape *shape,
-	       enum hr_path wish, struct hr__verdict *out);
+int hr__select(const struct hr_file *file, const struct hr_device *dev,
+	       const struct hr__shape *shape, enum hr_path wish, struct hr__verdict *out);
 
 #endif

@@ -18,7 +18,7 @@
 struct uring {
 	struct hr__ioq q;
 	struct io_uring ring;
-	bool enabled;      /* the ring belongs to the thread that used it first */
+	bool enabled; /* the ring belongs to the thread that used it first */
 };
 
 static void uring_prep(struct uring *u, struct hr__seg *seg)
@@ -55,7 +55,8 @@ static uint32_t uring_drain(struct uring *u, struct hr__seg **out, uint32_t max)
 	unsigned int head, seen = 0;
 	uint32_t n = 0;
 
-	io_uring_for_each_cqe(&u->ring, head, cqe) {
+	io_uring_for_each_cqe(&u->ring, head, cqe)
+	{
 		struct hr__seg *seg = io_uring_cqe_get_data(cqe);
 
 		if (n == max)
@@ -139,9 +140,9 @@ static int uring_init(struct io_uring *ring, uint32_t depth)
 {
 	static const unsigned int flags[] = {
 		IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_R_DISABLED |
-			IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN, /* 6.1 */
+			IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,          /* 6.1 */
 		IORING_SETUP_CLAMP | IORING_SETUP_R_DISABLED | IORING_SETUP_COOP_TASKRUN, /* 5.19 */
-		IORING_SETUP_CLAMP | IORING_SETUP_R_DISABLED, /* 5.10 */
+		IORING_SETUP_CLAMP | IORING_SETUP_R_DISABLED,                             /* 5.10 */
 	};
 	int ret = -EINVAL;
 
@@ -166,11 +167,13 @@ static void uring_why_not(int ret, char *reason, size_t size)
 	case -EPERM:
 		snprintf(reason, size,
 			 "io_uring is denied (EPERM): by kernel.io_uring_disabled or a container's "
-			 "seccomp profile; allow io_uring_setup, io_uring_enter and io_uring_register");
+			 "seccomp profile; allow io_uring_setup, io_uring_enter and "
+			 "io_uring_register");
 		break;
 	case -ENOSYS:
-		snprintf(reason, size, "io_uring is missing or blocked (ENOSYS): needs Linux 5.11 and "
-				       "a seccomp profile that allows it");
+		snprintf(reason, size,
+			 "io_uring is missing or blocked (ENOSYS): needs Linux 5.11 and "
+			 "a seccomp profile that allows it");
 		break;
 	case -ENOMEM:
 		snprintf(reason, size, "io_uring found no memory (ENOMEM): raise RLIMIT_MEMLOCK");
@@ -197,8 +200,9 @@ static void uring_fix(struct uring *u, const struct hr__ioq_options *opts)
 	snprintf(u->q.reason, sizeof(u->q.reason),
 		 "fixed buffers refused for %zu KiB of staging: %s%s", opts->fixed_len >> 10,
 		 hr_strerror(ret),
-		 ret == -ENOMEM ? "; raise RLIMIT_MEMLOCK (ulimit -l) or lower HEADRACE_STAGING_BYTES"
-				: "");
+		 ret == -ENOMEM
+			 ? "; raise RLIMIT_MEMLOCK (ulimit -l) or lower HEADRACE_STAGING_BYTES"
+			 : "");
 }
 
 int hr__uring_open(const struct hr__ioq_options *opts, struct hr__ioq **out, char *reason,
@@ -208,7 +212,8 @@ int hr__uring_open(const struct hr__ioq_options *opts, struct hr__ioq **out, cha
 	int ret;
 
 	if (opts->no_uring) {
-		snprintf(reason, reason_size, "io_uring is switched off by HEADRACE_NO_URING or an option");
+		snprintf(reason, reason_size,
+			 "io_uring is switched off by HEADRACE_NO_URING or an option");
 		return -EPERM;
 	}
 	u = calloc(1, sizeof(*u));

@@ -1,0 +1,128 @@
+# shellcheck shell=bash disable=SC2154
+# SPDX-License-Identifier: Apache-2.0
+# scripts/bundle.sh - sourced by ./dev: a folder that runs on a machine with nothing but a libc and a
+# GPU driver. It knows how to make and check the bundle; what runs there is scripts/bundle_run.sh.
+
+bundle=build/gpu
+bundle_limit_mib=40
+# Everything else must be inside: these come with every libc.
+bundle_allowed='^(libc|libm|libdl|libpthread|librt|ld-linux-x86-64|ld-linux-aarch64)\.so'
+
+make_bundle()
+{
+	configure build/static --prefix "$root/$bundle" --libdir lib -Dbundle=true \
+		--buildtype=release -Db_ndebug=false
+	compile build/static
+	rm -rf "$bundle"
+	mkdir -p "$bundle/bin" "$bundle/tests"
+	cp build/static/cli/headrace "$bundle/bin/"
+	copy_gpu_tests
+	copy_bench_scripts
+	add_fio
+	cp scripts/bundle_run.sh "$bundle/run.sh"
+	chmod +x "$bundle/run.sh"
+	check_bundle
+}
+
+# Programs of tests/gpu, found by their executable bit so that a new one needs no line here.
+copy_gpu_tests()
+{
+	local program
+
+	for program in build/static/tests/gpu/*; do
+		[[ -f $program && -x $program ]] && cp "$program" "$bundle/tests/"
+	done
+	return 0
+}
+
+copy_bench_scripts()
+{
+	if compgen -G 'bench/*.py' >/dev/null; then
+		mkdir -p "$bundle/bench"
+		cp bench/*.py "$bundle/bench/"
+	fi
+}
+
+# A fio that needs no library: the yardstick on a machine where nothing can be installed.
+add_fio()
+{
+	if [[ ! -x build/cache/fio ]]; then
+		build_fio >"$logs/fio.log" 2>&1 || {
+			say "no static fio (see build/log/fio.log): the bundle goes without the yardstick"
+			return 0
+		}
+	fi
+	cp build/cache/fio "$bundle/bin/"
+}
+
+# The source comes from the distribution's own archive, through a private list of sources.
+build_fio()
+{
+	local dir=$root/build/cache/fio-source apt
+
+	rm -rf "$dir"
+	mkdir -p "$dir/lists/partial"
+	source_lists "$dir/sources.list"
+	apt=(-o "Dir::Etc::SourceList=$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
+		-o "Dir::State::Lists=$dir/lists" -o "Dir::Cache::srcpkgcache=" -o "Dir::Cache::pkgcache="
+		-o APT::Sandbox::User="$(id -un)")
+	apt-get "${apt[@]}" update || return 1
+	(cd "$dir" && apt-get "${apt[@]}" source --only-source fio) || return 1
+	(
+		cd "$dir"/fio-*/ &&
+			./configure --build-static --disable-native --disable-numa --disable-rdma \
+				--disable-http --disable-xnvme --disable-pmem --disable-rados --disable-rbd \
+				--disable-gfapi --disable-libzbc --disable-libnfs --disable-shm &&
+			make -j "$jobs" fio && strip fio && cp fio "$root/build/cache/fio"
+	) || return 1
+	rm -rf "$dir"
+}
+
+# source_lists FILE - the machine's own archives again, as sources instead of binaries.
+source_lists()
+{
+	local file
+
+	: >"$1"
+	for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+		[[ -f $file ]] && sed -n 's/^deb /deb-src /p' "$file" >>"$1"
+	done
+	for file in /etc/apt/sources.list.d/*.sources; do
+		[[ -f $file ]] && "$python" scripts/deb822_sources.py "$file" >>"$1"
+	done
+	[[ -s $1 ]]
+}
+
+# check_bundle - nothing but libc is asked of the other machine, and it is small enough to carry.
+check_bundle()
+{
+	local program wanted size
+
+	for program in "$bundle"/bin/* "$bundle"/tests/*; do
+		[[ -f $program ]] || continue
+		wanted=$(readelf -d "$program" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+			grep -vE "$bundle_allowed" || true)
+		[[ -z $wanted ]] || die "$program needs ${wanted//$'\n'/ }, which the bundle does not bring"
+	done
+	size=$(du -sm "$bundle" | cut -f 1)
+	((size < bundle_limit_mib)) || die "$bundle has $size MiB, the limit is $bundle_limit_mib"
+	say "bundle: $bundle, $size MiB, needs only $(oldest_libc)"
+}
+
+# The newest symbol version that any program asks for is the oldest libc that will do.
+oldest_libc()
+{
+	local programs=("$bundle/bin/headrace")
+
+	objdump -T "${programs[@]}" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1 | tr _ ' '
+}
+
+run_bundle()
+{
+	if command -v nvidia-smi >/dev/null || ldconfig -p | grep -q 'libcuda\.so\.1'; then
+		OUT=${OUT:-$root/build/gpu/out} "$bundle/run.sh" "$@"
+	else
+		say "no NVIDIA driver here: copy $bundle to a machine with a GPU and start run.sh there;"
+		say "results are written to \$OUT, or ./out"
+	fi
+}

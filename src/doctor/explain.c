@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* doctor/explain.c - hr_explain(): the verdict on every path of one file to one device. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <headrace/config.h>
+#include <headrace/doctor.h>
+
+#include "base/fail.h"
+#include "base/util.h"
+#include "file/extent.h"
+#include "mem/mem.h"
+#include "transport/transport.h"
+
+static void describe_taken(struct hr_path_verdict *v, const struct hr_explanation *e)
+{
+	if (v->path == HR_PATH_BOUNCE)
+		snprintf(v->reason, sizeof(v->reason),
+			 "through a staging ring of %llu KiB in host memory, then moved by the "
+			 "device; "
+			 "%s",
+			 (unsigned long long)(e->queue.staging_bytes >> 10),
+			 e->file.direct ? "direct I/O where pages are not cached"
+					: "buffered reads");
+	else if (e->file.direct)
+		snprintf(v->reason, sizeof(v->reason),
+			 "the drive writes into the destination itself (whole blocks of %u bytes; "
+			 "edges "
+			 "are staged)",
+			 e->file.offset_align);
+	else
+		snprintf(v->reason, sizeof(v->reason),
+			 "buffered reads straight into the destination: one copy out of the page "
+			 "cache");
+}
+
+static void describe_refused(struct hr_path_verdict *v, const struct hr__verdict *from,
+			     const char *taken)
+{
+	if (from->score > 0) {
+		snprintf(v->reason, sizeof(v->reason), "possible, but %s needs no extra copy",
+			 taken);
+		snprintf(v->fix, sizeof(v->fix), "force it with --path %s or HEADRACE_PATH=%s",
+			 v->name, v->name);
+		return;
+	}
+	snprintf(v->reason, sizeof(v->reason), "%s", from->reason);
+	if (from->score == -HR_E_REQUIRE_DIRECT)
+		snprintf(v->fix, sizeof(v->fix),
+			 "unset HEADRACE_REQUIRE, or make a direct path "
+			 "possible: headrace check");
+}
+
+/* The path that a GPU wants and this build does not have: said, not passed over in silence. */
+static void add_p2p(struct hr_explanation *out, const struct hr_device *dev)
+{
+	struct hr_path_verdict *v = &out->verdicts[out->n_verdicts++];
+
+	v->path = HR_PATH_AUTO;
+	v->name = "p2p";
+	if (dev->info.kind == HR_DEVICE_HOST) {
+		snprintf(v->reason, sizeof(v->reason),
+			 "this build has no p2p transport; and host memory needs none: the host "
+			 "path is "
+			 "direct");
+		return;
+	}
+	snprintf(v->reason, sizeof(v->reason), "this build has no p2p transport");
+	snprintf(v->fix, sizeof(v->fix),
+		 "none in this build; it would also need CONFIG_PCI_P2PDMA, an NVMe drive%s and a "
+		 "GPU "
+		 "whose memory is exported",
+		 strncmp(out->file.block_device, "nvme", 4) ? " (this file is on none)" : "");
+}
+
+static void add_verdicts(struct hr_explanation *out, const struct hr__verdict *verdicts, int best)
+{
+	const char *taken = best >= 0 ? verdicts[best].ops->name : "";
+
+	/* One place is kept for the path that this build does not have. */
+	for (uint32_t i = 0; i < hr__transports_count && i + 1 < HR_PATH_MAX; i++) {
+		struct hr_path_verdict *v = &out->verdicts[out->n_verdicts++];
+
+		v->path = verdicts[i].ops->path;
+		v->name = verdicts[i].ops->name;
+		v->taken = (int)i == best;
+		if (v->taken)
+			describe_taken(v, out);
+		else
+			describe_refused(v, &verdicts[i], taken);
+	}
+}
+
+static void add_extents(struct hr_explanation *out, struct hr_file *file, uint64_t offset,
+			uint64_t len)
+{
+	struct hr__extents extents = {.list = out->extents, .cap = HR_ARRAY_LEN(out->extents)};
+	int err = hr__file_extents(file, offset, len, &extents);
+
+	if (err) {
+		snprintf(out->extents_reason, sizeof(out->extents_reason), "%s does not tell: %s",
+			 out->file.fs_name, hr_strerror(err));
+		return;
+	}
+	out->n_extents = extents.n;
+	out->extents_total = extents.total;
+}
+
+static int ask_queue(struct hr_device *dev, struct hr_queue_info *out)
+{
+	struct hr_engine *engine;
+	int err = hr_engine_open(dev, NULL, &engine);
+
+	if (err)
+		return err;
+	hr_engine_queue(engine, out);
+	return hr_engine_close(engine);
+}
+
+int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uint64_t len_bytes,
+	       struct hr_explanation *out)
+{
+	const struct hr__shape shape = {.op = HR_READ};
+	struct hr__verdict verdicts[HR_PATH_MAX];
+	int best, err;
+
+	if (hr__transports_count > HR_PATH_MAX)
+		return -EOVERFLOW;
+	memset(out, 0, sizeof(*out));
+	hr_device_info(dev, &out->device);
+	err = hr_file_info(file, &out->file);
+	if (err)
+		return err;
+	if (offset > out->file.size_bytes)
+		return hr__fail(EINVAL,
+				"%s: offset %llu lies behind its end (%llu bytes); use a smaller "
+				"one",
+				file->path, (unsigned long long)offset,
+				(unsigned long long)out->file.size_bytes);
+	err = hr_file_residency(file, offset, len_bytes, &out->residency);
+	if (!err)
+		err = ask_queue(dev, &out->queue);
+	if (err)
+		return err;
+	best = hr__select(file, dev, &shape, hr_config_get()->path, verdicts);
+	out->path = best >= 0 ? verdicts[best].ops->path : HR_PATH_AUTO;
+	add_verdicts(out, verdicts, best);
+	add_p2p(out, dev);
+	add_extents(out, file, offset, len_bytes);
+	return 0;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format/format.c - the list of formats, and the files that people pass by mistake; opens nothing.
+ */
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/util.h"
+#include "format/format.h"
+
+static const struct hr__format_ops *const formats[] = {
+	&hr__format_tokens,
+};
+
+const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,
+					     uint64_t file_size)
+{
+	const struct hr__format_ops *best = NULL;
+	int best_score = 0;
+
+	if (name && strcmp(name, "auto") != 0) {
+		for (size_t i = 0; i < HR_ARRAY_LEN(formats); i++) {
+			if (strcmp(formats[i]->name, name) == 0)
+				return formats[i];
+		}
+		return NULL;
+	}
+	for (size_t i = 0; i < HR_ARRAY_LEN(formats); i++) {
+		int score = formats[i]->probe(head, len, file_size);
+
+		if (score > best_score) {
+			best_score = score;
+			best = formats[i];
+		}
+	}
+	return best;
+}
+
+static bool starts_with(const unsigned char *head, size_t len, const char *magic, size_t magic_len)
+{
+	return len >= magic_len && memcmp(head, magic, magic_len) == 0;
+}
+
+static bool is_html(const unsigned char *head, size_t len)
+{
+	static const char *const openings[] = {"<!doctype html", "<html", "<?xml"};
+
+	if (starts_with(head, len, "\xef\xbb\xbf", 3)) {
+		head += 3;
+		len -= 3;
+	}
+	while (len > 0 && isspace(*head)) {
+		head++;
+		len--;
+	}
+	for (size_t i = 0; i < HR_ARRAY_LEN(openings); i++) {
+		size_t n = strlen(openings[i]);
+
+		if (len >= n && strncasecmp((const char *)head, openings[i], n) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * RFC 1952. The magic alone is two bytes, which token files can begin with by chance; the method,
+ * the reserved flag bits, the level and the system make that 2^-40.
+ */
+static bool is_gzip(const unsigned char *head, size_t len)
+{
+	return len >= 10 && head[0] == 0x1f && head[1] == 0x8b && head[2] == 8 &&
+	       (head[3] & 0xe0) == 0 && (head[8] == 0 || head[8] == 2 || head[8] == 4) &&
+	       (head[9] <= 13 || head[9] == 255);
+}
+
+const char *hr__format_foreign(const void *head, size_t len)
+{
+	static const struct {
+		const char *magic;
+		size_t len;
+		const char *what;
+	} known[] = {
+		{"version https://git-lfs", 23,
+		 "this is a git-lfs pointer, not the data; run 'git lfs pull'"},
+		{"\x93NUMPY", 6,
+		 "this is a .npy file, whose header would be read as tokens; save the raw array "
+		 "with "
+		 "numpy's tofile()"},
+		{"PK\x03\x04", 4,
+		 "this is a zip archive (.npz and .pt are zip too); unpack it first"},
+		{"\x28\xb5\x2f\xfd", 4, "this is zstd-compressed; decompress it first"},
+		{"MMIDIDX\0\0", 9,
+		 "this is the index of a Megatron dataset, not its tokens; pass the .bin beside "
+		 "it"},
+		{"\x8a\xd8\x34\x01", 4,
+		 "this is an llm.c evaluation set (magic 20240522), not a stream of tokens; pass "
+		 "the "
+		 "training or validation .bin"},
+	};
+
+	for (size_t i = 0; i < HR_ARRAY_LEN(known); i++) {
+		if (starts_with(head, len, known[i].magic, known[i].len))
+			return known[i].what;
+	}
+	if (is_html(head, len))
+		return "this is a web page, not the data; the download went wrong, fetch it again";
+	if (is_gzip(head, len))
+		return "this is gzip-compressed; decompress it first";
+	return NULL;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loader/batch.c - the ring of batch slots: who owns which, and who waits; does no I/O itself.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "loader/batch.h"
+#include "mem/mem.h"
+
+static int init_slot(struct hr__slot *slot, const struct hr__layout *layout,
+		     struct hr_buffer *buffer, uint64_t offset)
+{
+	uint32_t rows = layout->batch_size;
+
+	slot->ids = calloc(rows, sizeof(*slot->ids));
+	slot->pieces = calloc(rows, sizeof(*slot->pieces));
+	slot->ios = calloc(layout->ios_max, sizeof(*slot->ios));
+	slot->io_list = calloc(layout->ios_max, sizeof(*slot->io_list));
+	if (!slot->ids || !slot->pieces || !slot->ios || !slot->io_list)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < layout->ios_max; i++)
+		slot->io_list[i] = &slot->ios[i];
+	hr__layout_tensors(layout, (char *)hr_buffer_address(buffer) + offset, slot->tensors);
+	slot->batch = (struct hr_batch){
+		.tensors = slot->tensors,
+		.n_tensors = HR__LAYOUT_TENSORS,
+		.samples = rows,
+		.ids = slot->ids,
+		.buffer = buffer,
+		.buffer_offset = offset,
+	};
+	return 0;
+}
+
+int hr__ring_init(struct hr__ring *ring, uint32_t n, const struct hr__layout *layout,
+		  struct hr_buffer *buffer)
+{
+	int rc = 0;
+
+	pthread_mutex_init(&ring->lock, NULL);
+	ring->closed = true;
+	ring->slots = calloc(n, sizeof(*ring->slots));
+	ring->free = calloc(n, sizeof(*ring->free));
+	ring->by_seq = calloc(n, sizeof(*ring->by_seq));
+	ring->passing = calloc(n, sizeof(*ring->passing));
+	if (!ring->slots || !ring->free || !ring->by_seq || !ring->passing)
+		return -ENOMEM;
+	ring->n = n;
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = init_slot(&ring->slots[i], layout, buffer, i * layout->slot_bytes);
+	return rc;
+}
+
+void hr__ring_fini(struct hr__ring *ring)
+{
+	for (uint32_t i = 0; i < ring->n; i++) {
+		free(ring->slots[i].ids);
+		free(ring->slots[i].pieces);
+		free(ring->slots[i].ios);
+		free(ring->slots[i].io_list);
+	}
+	free(ring->slots);
+	free(ring->free);
+	free(ring->by_seq);
+	free(ring->passing);
+	pthread_mutex_destroy(&ring->lock);
+}
+
+/* Lock held. */
+static void push_free(struct hr__ring *ring, struct hr__slot *slot)
+{
+	slot->state = HR__SLOT_FREE;
+	ring->free[ring->n_free++] = (uint32_t)(slot - ring->slots);
+}
+
+/* Lock held. */
+static struct hr__waiter *pop_waiter(struct hr__ring *ring)
+{
+	struct hr__waiter *waiter = ring->waiters;
+
+	if (waiter) {
+		ring->waiters = waiter->next;
+		waiter->queued = false;
+	}
+	return waiter;
+}
+
+/* Lock held. A waiter may come back by itself and then must not stay on the list. */
+static void drop_waiter(struct hr__ring *ring, struct hr__waiter *waiter)
+{
+	struct hr__waiter **link = &ring->waiters;
+
+	if (!waiter || !waiter->queued)
+		return;
+	while (*link != waiter)
+		link = &(*link)->next;
+	*link = waiter->next;
+	waiter->queued = false;
+}
+
+void hr__ring_restart(struct hr__ring *ring, uint64_t total)
+{
+	pthread_mutex_lock(&ring->lock);
+	ring->n_free = 0;
+	for (uint32_t i = ring->n; i-- > 0;) {
+		struct hr__slot *slot = &ring->slots[i];
+
+		assert(slot->state != HR__SLOT_FILLING);
+		if (slot->state != HR__SLOT_HELD && slot->state != HR__SLOT_PASSING)
+			push_free(ring, slot);
+	}
+	ring->next_in = 0;
+	ring->next_out = 0;
+	ring->total = total;
+	ring->ready = 0;
+	pthread_mutex_unlock(&ring->lock);
+}
+
+void hr__ring_set_closed(struct hr__ring *ring, bool closed)
+{
+	pthread_mutex_lock(&ring->lock);
+	ring->closed = closed;
+	pthread_mutex_unlock(&ring->lock);
+}
+
+struct hr__slot *hr__ring_claim(struct hr__ring *ring, struct hr__waiter *waiter)
+{
+	struct hr__slot *slot = NULL;
+
+	pthread_mutex_lock(&ring->lock);
+	drop_waiter(ring, waiter);
+	if (!ring->closed && ring->n_free > 0 && ring->next_in < ring->total) {
+		slot = &ring->slots[ring->free[--ring->n_free]];
+		slot->state = HR__SLOT_FILLING;
+		slot->seq = ring->next_in++;
+		slot->error = 0;
+		ring->by_seq[slot->seq % ring->n] = slot;
+	} else if (waiter) {
+		waiter->next = ring->waiters;
+		waiter->queued = true;
+		ring->waiters = waiter;
+	}
+	pthread_mutex_unlock(&ring->lock);
+	return slot;
+}
+
+void hr__ring_publish(struct hr__ring *ring, struct hr__slot *slot)
+{
+	bool awaited;
+
+	pthread_mutex_lock(&ring->lock);
+	if (slot->error) {
+		slot->state = HR__SLOT_FAILED;
+		ring->closed = true; /* an error is final: what comes after it is of no use */
+	} else {
+		slot->state = HR__SLOT_READY;
+		ring->ready++;
+	}
+	awaited = slot->seq == ring->next_out;
+	pthread_mutex_unlock(&ring->lock);
+	if (awaited)
+		hr__event_signal(&ring->arrived);
+}
+
+/* Lock held. Nothing is being filled: who keeps the slots? */
+static enum hr__take explain_nothing(const struct hr__ring *ring)
+{
+	if (ring->n_free > 0)
+		return HR__TAKE_WAIT;
+	return ring->n_passing > 0 ? HR__TAKE_PASSING : HR__TAKE_NO_SLOT;
+}
+
+enum hr__take hr__ring_take(struct hr__ring *ring, struct hr__slot **out)
+{
+	enum hr__take take = HR__TAKE_WAIT;
+	struct hr__slot *slot;
+
+	pthread_mutex_lock(&ring->lock);
+	if (ring->next_out >= ring->total) {
+		take = HR__TAKE_END;
+	} else if (ring->next_out == ring->next_in) {
+		take = explain_nothing(ring);
+	} else {
+		slot = ring->by_seq[ring->next_out % ring->n];
+		*out = slot;
+		if (slot->state == HR__SLOT_READY) {
+			slot->state = HR__SLOT_HELD;
+			ring->ready--;
+			ring->next_out++;
+			take = HR__TAKE_OK;
+		} else if (slot->state == HR__SLOT_FAILED) {
+			take = HR__TAKE_FAILED;
+		}
+	}
+	pthread_mutex_unlock(&ring->lock);
+	return take;
+}
+
+struct hr__slot *hr__ring_held(struct hr__ring *ring, const struct hr_batch *batch)
+{
+	struct hr__slot *found = NULL;
+
+	pthread_mutex_lock(&ring->lock);
+	for (uint32_t i = 0; i < ring->n; i++) {
+		struct hr__slot *slot = &ring->slots[i];
+
+		if (&slot->batch == batch && slot->state == HR__SLOT_HELD)
+			found = slot;
+	}
+	pthread_mutex_unlock(&ring->lock);
+	return found;
+}
+
+/* One slot more is free: one filler is woken, not all. */
+static void free_slot(struct hr__ring *ring, struct hr__slot *slot)
+{
+	struct hr__waiter *waiter;
+
+	pthread_mutex_lock(&ring->lock);
+	push_free(ring, slot);
+	waiter = pop_waiter(ring);
+	pthread_mutex_unlock(&ring->lock);
+	if (waiter)
+		hr__event_signal(&waiter->event);
+}
+
+void hr__ring_release(struct hr__ring *ring, struct hr__slot *slot, struct hr_lane *lane,
+		      uint64_t ticket)
+{
+	if (!lane) {
+		free_slot(ring, slot);
+		return;
+	}
+	slot->lane = lane;
+	slot->ticket = ticket;
+	pthread_mutex_lock(&ring->lock);
+	slot->state = HR__SLOT_PASSING;
+	pthread_mutex_unlock(&ring->lock);
+	ring->passing[ring->n_passing++] = slot;
+}
+
+int hr__ring_harvest(struct hr__ring *ring)
+{
+	uint32_t kept = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < ring->n_passing; i++) {
+		struct hr__slot *slot = ring->passing[i];
+		uint64_t passed = 0;
+
+		if (rc == 0)
+			rc = slot->lane->ops->poll(slot->lane, &passed);
+		if (rc == 0 && passed >= slot->ticket)
+			free_slot(ring, slot);
+		else
+			ring->passing[kept++] = slot;
+	}
+	ring->n_passing = kept;
+	return rc;
+}
+
+uint32_t hr__ring_ready(struct hr__ring *ring)
+{
+	uint32_t ready;
+
+	pthread_mutex_lock(&ring->lock);
+	ready = ring->ready;
+	pthread_mutex_unlock(&ring->lock);
+	return ready;
+}

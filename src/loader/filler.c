@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loader/filler.c - fills batch slots from files: builds requests, keeps enough of them in flight,
+ * and judges what comes back. Knows nothing of the consumer but the ring.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "file/file.h"
+#include "loader/loader.h"
+
+#define ENGINE_DEPTH_DEFAULT 128u
+#define REAP_SLICE_NS 100000000ull /* how long a stop may go unnoticed while a drive is silent */
+#define IDLE_SLICE_NS 3600000000000ull /* an idle thread is woken by its event, not by this */
+
+/*
+ * Enough batches that the drive's queue stays full while one of them completes: twice the engine's
+ * depth in samples, but not more than this filler's share of the slots.
+ */
+static uint32_t batches_in_flight(const struct hr_loader *loader)
+{
+	const struct hr_loader_options *opts = &loader->opts;
+	uint64_t depth = opts->engine.depth ? opts->engine.depth : ENGINE_DEPTH_DEFAULT;
+	uint64_t enough = (2 * depth + opts->batch_size - 1) / opts->batch_size;
+
+	if (opts->threads == 0)
+		return opts->slots;
+	return (uint32_t)hr__max(1, hr__min(enough, opts->slots / opts->threads));
+}
+
+int hr__filler_init(struct hr__filler *filler, struct hr_loader *loader, uint32_t index)
+{
+	uint32_t n_files = loader->ds->n_parts;
+
+	filler->loader = loader;
+	filler->index = index;
+	filler->flying_max = batches_in_flight(loader);
+	filler->flying = calloc(filler->flying_max, sizeof(*filler->flying));
+	filler->groups.first = malloc(n_files * sizeof(*filler->groups.first));
+	filler->groups.next = calloc(loader->layout.batch_size, sizeof(*filler->groups.next));
+	filler->groups.files = calloc(loader->layout.ios_max, sizeof(*filler->groups.files));
+	if (!filler->flying || !filler->groups.first || !filler->groups.next ||
+	    !filler->groups.files)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n_files; i++)
+		filler->groups.first[i] = HR__NO_ROW;
+	return 0;
+}
+
+void hr__filler_fini(struct hr__filler *filler)
+{
+	free(filler->flying);
+	free(filler->groups.first);
+	free(filler->groups.next);
+	free(filler->groups.files);
+}
+
+int hr__filler_open(struct hr__filler *filler)
+{
+	struct hr_loader *loader = filler->loader;
+
+	return hr_engine_open(loader->dev, &loader->opts.engine, &filler->engine);
+}
+
+void hr__filler_close(struct hr__filler *filler)
+{
+	if (!filler->engine)
+		return;
+	for (uint32_t i = 0; i < filler->n_flying; i++) {
+		struct hr__slot *slot = filler->flying[i];
+
+		for (uint32_t k = 0; k < slot->n_ios; k++)
+			hr_cancel(filler->engine, &slot->ios[k]); /* -ENOENT: it is back already */
+	}
+	if (hr_engine_close(filler->engine) < 0)
+		filler->stuck = true;
+	filler->engine = NULL;
+}
+
+/* The order of the batch's epoch; fillers walk through few epochs at a time, so one is kept. */
+static const struct hr__order *epoch_order(struct hr__filler *filler, uint64_t epoch)
+{
+	const struct hr_loader *loader = filler->loader;
+
+	if (!filler->order_set || filler->order_epoch != epoch) {
+		hr__order_init(&filler->order, loader->schedule.samples, loader->opts.shuffle,
+			       loader->opts.seed, epoch);
+		filler->order_epoch = epoch;
+		filler->order_set = true;
+	}
+	return &filler->order;
+}
+
+static void build_batch(struct hr__filler *filler, struct hr__slot *slot)
+{
+	struct hr_loader *loader = filler->loader;
+	const struct hr__schedule *schedule = &loader->schedule;
+	const struct hr__order *order;
+	struct hr__turn turn;
+
+	hr__schedule_at(schedule, slot->seq, &turn);
+	order = epoch_order(filler, turn.epoch);
+	for (uint32_t row = 0; row < loader->layout.batch_size; row++) {
+		/* Positions behind the end are padding: the epoch's order from its start again. */
+		uint64_t position = (turn.first + row) % schedule->samples;
+
+		slot->ids[row] = hr__order_at(order, position);
+	}
+	slot->batch.epoch = turn.epoch;
+	slot->batch.step = turn.step;
+	slot->batch.valid = turn.valid;
+	slot->n_ios = hr__layout_requests(&loader->layout, loader->ds, slot->ids, &filler->groups,
+					  loader->buffer, slot->batch.buffer_offset, slot->pieces,
+					  slot->ios);
+	for (uint32_t i = 0; i < slot->n_ios; i++)
+		slot->ios[i].user = slot;
+}
+
+/* The first failure of a batch is the one that is told. */
+static void fail_slot(struct hr__slot *slot, int code, const char *sentence)
+{
+	if (slot->error)
+		return;
+	slot->error = code;
+	snprintf(slot->sentence, sizeof(slot->sentence), "%s", sentence);
+}
+
+static void publish_slot(struct hr__filler *filler, struct hr__slot *slot)
+{
+	struct hr__ring *ring = &filler->loader->ring;
+	struct hr_stats stats;
+
+	if (hr_engine_stats(filler->engine, &stats) == 0) {
+		pthread_mutex_lock(&ring->lock);
+		filler->stats = stats;
+		pthread_mutex_unlock(&ring->lock);
+	}
+	hr__ring_publish(ring, slot);
+}
+
+static void submit_batch(struct hr__filler *filler, struct hr__slot *slot)
+{
+	uint32_t taken = 0;
+
+	while (taken < slot->n_ios) {
+		int rc = hr_submit(filler->engine, slot->io_list + taken, slot->n_ios - taken);
+
+		if (rc <= 0) {
+			fail_slot(slot, rc < 0 ? rc : -EIO, hr_error_detail());
+			break;
+		}
+		taken += (uint32_t)rc;
+	}
+	slot->left = taken;
+	slot->n_ios = taken;
+	if (taken)
+		filler->flying[filler->n_flying++] = slot;
+	else
+		publish_slot(filler, slot);
+}
+
+static bool fill_one(struct hr__filler *filler, struct hr__waiter *waiter)
+{
+	struct hr__slot *slot = hr__ring_claim(&filler->loader->ring, waiter);
+
+	if (!slot)
+		return false;
+	build_batch(filler, slot);
+	submit_batch(filler, slot);
+	return true;
+}
+
+void hr__filler_fill(struct hr__filler *filler)
+{
+	/* With requests in flight it sleeps on them and looks again after; else on its event. */
+	while (filler->n_flying < filler->flying_max &&
+	       fill_one(filler, filler->n_flying ? NULL : &filler->waiter))
+		;
+}
+
+static const struct hr__part *part_of(const struct hr_loader *loader, const struct hr_file *file)
+{
+	for (uint32_t i = 0; i < loader->ds->n_parts; i++) {
+		if (loader->ds->parts[i].file == file)
+			return &loader->ds->parts[i];
+	}
+	return NULL;
+}
+
+/* Not the data path any more. */
+static void fail_short(const struct hr_loader *loader, struct hr__slot *slot,
+		       const struct hr_io *io)
+{
+	const struct hr__part *part = part_of(loader, io->file);
+	char text[HR__SENTENCE_BYTES];
+	uint64_t now = 0;
+
+	hr__file_size(io->file, &now);
+	snprintf(text, sizeof(text),
+		 "%s: had %" PRIu64 " bytes when it was opened, has %" PRIu64
+		 " now: it was truncated while being read; restore it and start again",
+		 hr_file_path(io->file), part ? part->size : 0, now);
+	fail_slot(slot, -HR_E_FILE_CHANGED, text);
+}
+
+static void fail_read(struct hr__slot *slot, const struct hr_io *io)
+{
+	char text[HR__SENTENCE_BYTES];
+
+	snprintf(text, sizeof(text),
+		 "%s: reading the batch of epoch %" PRIu64 ", step %" PRIu64
+		 " failed: %s; look for the drive's or device's messages in the kernel log",
+		 hr_file_path(io->file), slot->batch.epoch, slot->batch.step,
+		 hr_strerror((int)io->res));
+	fail_slot(slot, (int)io->res, text);
+}
+
+static void judge(const struct hr_loader *loader, struct hr__slot *slot, const struct hr_io *io)
+{
+	uint64_t asked = 0;
+
+	if (io->res < 0) {
+		fail_read(slot, io);
+		return;
+	}
+	for (uint64_t i = 0; i < io->count; i++)
+		asked += io->pieces[i].len;
+	if ((uint64_t)io->res != asked)
+		fail_short(loader, slot, io);
+}
+
+static void land(struct hr__filler *filler, struct hr__slot *slot)
+{
+	uint32_t i = 0;
+
+	while (filler->flying[i] != slot)
+		i++;
+	filler->flying[i] = filler->flying[--filler->n_flying];
+	publish_slot(filler, slot);
+}
+
+/* The engine itself is broken: nothing in flight will come back through it. */
+static void fail_all(struct hr__filler *filler, int code)
+{
+	/*
+	 * The slots stay on the flying list: their memory is the engine's until it is closed, and a
+	 * FAILED slot is never handed out again.
+	 */
+	filler->broken = true;
+	for (uint32_t i = 0; i < filler->n_flying; i++) {
+		if (filler->flying[i]->error)
+			continue;
+		fail_slot(filler->flying[i], code, hr_error_detail());
+		hr__ring_publish(&filler->loader->ring, filler->flying[i]);
+	}
+}
+
+void hr__filler_reap(struct hr__filler *filler, uint32_t min, uint64_t timeout_ns)
+{
+	struct hr_io *done[HR__REAP_MAX];
+	int n = hr_reap(filler->engine, done, HR__REAP_MAX, min, timeout_ns);
+
+	if (n < 0)
+		fail_all(filler, n);
+	for (int i = 0; i < n; i++) {
+		struct hr__slot *slot = done[i]->user;
+
+		judge(filler->loader, slot, done[i]);
+		if (--slot->left == 0)
+			land(filler, slot);
+	}
+}
+
+/* -- a filler as a thread ------------------------------------------------------------------- */
+
+static void tell_opened(struct hr__filler *filler, int rc)
+{
+	struct hr_loader *loader = filler->loader;
+
+	filler->open_error = rc;
+	if (rc < 0)
+		snprintf(filler->open_sentence, sizeof(filler->open_sentence), "%s",
+			 hr_error_detail());
+	else if (filler->index == 0)
+		hr_engine_queue(filler->engine, &loader->queue);
+	atomic_fetch_add(&loader->opened, 1);
+	hr__event_signal(&loader->control);
+}
+
+/* Answer a pause once nothing is in flight. Return: true while there is one. */
+static bool rest(struct hr__filler *filler)
+{
+	struct hr_loader *loader = filler->loader;
+	uint32_t pause = atomic_load(&loader->pause);
+
+	if (pause % 2 == 0)
+		return false;
+	if (filler->n_flying == 0 && filler->parked_for != pause) {
+		filler->parked_for = pause;
+		atomic_fetch_add(&loader->parked, 1);
+		hr__event_signal(&loader->control);
+	}
+	return true;
+}
+
+static void *run_filler(void *arg)
+{
+	struct hr__filler *filler = arg;
+	struct hr_loader *loader = filler->loader;
+	int rc = hr__filler_open(filler);
+
+	tell_opened(filler, rc);
+	if (rc < 0)
+		return NULL;
+	while (!atomic_load(&loader->stopping)) {
+		/* Noted before looking for work: what comes up meanwhile ends the sleep. */
+		uint32_t seen = hr__event_now(&filler->waiter.event);
+
+		if (!rest(filler))
+			hr__filler_fill(filler);
+		if (filler->n_flying && !filler->broken)
+			hr__filler_reap(filler, 1, REAP_SLICE_NS);
+		else if (!atomic_load(&loader->stopping)) /* again: it may be older than "seen" */
+			hr__event_wait(&filler->waiter.event, seen, IDLE_SLICE_NS);
+	}
+	hr__filler_close(filler);
+	return NULL;
+}
+
+int hr__filler_start(struct hr__filler *filler)
+{
+	sigset_t all, kept;
+	char name[16];
+	int rc;
+
+	/* Signals are the program's affair: its own threads get them. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &kept);
+	rc = pthread_create(&filler->thread, NULL, run_filler, filler);
+	pthread_sigmask(SIG_SETMASK, &kept, NULL);
+	if (rc)
+		return hr__fail(rc,
+				"loader: thread %" PRIu32 " could not be started: %s; ask for "
+				"fewer threads",
+				filler->index, hr_strerror(rc));
+	filler->started = true;
+	snprintf(name, sizeof(name), "hr-fill-%" PRIu32, filler->index);
+	pthread_setname_np(filler->thread, name);
+	return 0;
+}
+
+void hr__filler_join(struct hr__filler *filler)
+{
+	if (!filler->started)
+		return;
+	hr__event_signal(&filler->waiter.event);
+	pthread_join(filler->thread, NULL);
+	filler->started = false;
+}

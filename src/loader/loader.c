@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loader/loader.c - the consumer's side: open, next, release, state; moves no bytes itself.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/fork.h"
+#include "base/log.h"
+#include "base/util.h"
+#include "loader/loader.h"
+#include "loader/state.h"
+#include "mem/mem.h"
+
+#define BATCH_MAX (1u << 20)
+#define SLOTS_MAX 1024u
+#define THREADS_MAX 256u
+#define TIMEOUT_DEFAULT_NS 60000000000ull
+/* How long hr_loader_stop() may go unnoticed while the caller's thread waits for a device. */
+#define WAIT_SLICE_NS 20000000ull
+
+/* -- open ------------------------------------------------------------------------------------ */
+
+static int complete_options(struct hr_loader_options *o)
+{
+	if (o->batch_size < 1 || o->batch_size > BATCH_MAX)
+		return hr__fail(EINVAL, "batch_size %" PRIu32 ": must be 1 to %u", o->batch_size,
+				BATCH_MAX);
+	if (o->dp_world_size == 0)
+		o->dp_world_size = 1;
+	if (o->dp_rank >= o->dp_world_size)
+		return hr__fail(EINVAL, "dp_rank %" PRIu32 ": must be below dp_world_size %" PRIu32,
+				o->dp_rank, o->dp_world_size);
+	if ((unsigned int)o->shuffle > HR_SHUFFLE_NONE || (unsigned int)o->last > HR_LAST_PAD)
+		return hr__fail(EINVAL, "shuffle %d, last %d: not a known choice", (int)o->shuffle,
+				(int)o->last);
+	if (o->threads > THREADS_MAX)
+		return hr__fail(EINVAL, "threads %" PRIu32 ": must be 0 to %u", o->threads,
+				THREADS_MAX);
+	if (o->slots == 0)
+		o->slots = o->threads ? 2 + 2 * o->threads : 4;
+	if (o->slots < 2 || o->slots > SLOTS_MAX)
+		return hr__fail(EINVAL, "slots %" PRIu32 ": must be 2 to %u", o->slots, SLOTS_MAX);
+	if (o->timeout_ns == 0)
+		o->timeout_ns = TIMEOUT_DEFAULT_NS;
+	return 0;
+}
+
+static int check_length(const struct hr__schedule *schedule, const struct hr_loader_options *o)
+{
+	if (schedule->steps_per_epoch > 0)
+		return 0;
+	return hr__fail(HR_E_TOO_SHORT,
+			"dataset: %" PRIu64 " samples, one step of %" PRIu32
+			" ranks with batches of "
+			"%" PRIu32 " needs %" PRIu64 "; use a smaller batch, or pad the last step",
+			schedule->samples, o->dp_world_size, o->batch_size, schedule->step_samples);
+}
+
+static int allocate_ring(struct hr_loader *loader)
+{
+	uint64_t bytes = loader->layout.slot_bytes * loader->opts.slots;
+	int rc = hr_buffer_alloc(loader->dev, bytes, &loader->buffer);
+
+	if (rc < 0)
+		return rc;
+	rc = hr__ring_init(&loader->ring, loader->opts.slots, &loader->layout, loader->buffer);
+	if (rc == 0) {
+		loader->n_fillers = loader->opts.threads ? loader->opts.threads : 1;
+		loader->fillers = calloc(loader->n_fillers, sizeof(*loader->fillers));
+		if (!loader->fillers)
+			rc = -ENOMEM;
+	}
+	for (uint32_t i = 0; i < loader->n_fillers && rc == 0; i++)
+		rc = hr__filler_init(&loader->fillers[i], loader, i);
+	if (rc < 0)
+		return hr__fail(rc,
+				"loader: no memory for %" PRIu32 " slots of %" PRIu32
+				" samples; use fewer slots or smaller batches",
+				loader->opts.slots, loader->opts.batch_size);
+	return 0;
+}
+
+/* All threads tell whether their engines are open. */
+static int wait_opened(struct hr_loader *loader)
+{
+	uint64_t deadline = hr__now_ns() + TIMEOUT_DEFAULT_NS;
+
+	for (;;) {
+		uint32_t seen = hr__event_now(&loader->control);
+		uint64_t now = hr__now_ns();
+
+		if (atomic_load(&loader->opened) == loader->n_fillers)
+			break;
+		if (now >= deadline)
+			return hr__fail(ETIMEDOUT, "loader: its threads did not come up in 60 s");
+		hr__event_wait(&loader->control, seen, deadline - now);
+	}
+	for (uint32_t i = 0; i < loader->n_fillers; i++) {
+		const struct hr__filler *filler = &loader->fillers[i];
+
+		if (filler->open_error)
+			return hr__fail_set(filler->open_error, filler->open_sentence);
+	}
+	return 0;
+}
+
+static void wake_fillers(struct hr_loader *loader)
+{
+	for (uint32_t i = 0; i < loader->n_fillers; i++)
+		hr__event_signal(&loader->fillers[i].waiter.event);
+}
+
+/* Begin to claim and fill, from the schedule's start. */
+static void run_ring(struct hr_loader *loader)
+{
+	hr__ring_restart(&loader->ring, loader->schedule.total);
+	hr__ring_set_closed(&loader->ring, false);
+	if (loader->opts.threads)
+		wake_fillers(loader);
+	else
+		hr__filler_fill(&loader->fillers[0]);
+}
+
+static int open_fillers(struct hr_loader *loader)
+{
+	int rc = 0;
+
+	if (loader->opts.threads == 0) {
+		rc = hr__filler_open(&loader->fillers[0]);
+		if (rc == 0)
+			hr_engine_queue(loader->fillers[0].engine, &loader->queue);
+		return rc;
+	}
+	for (uint32_t i = 0; i < loader->n_fillers && rc == 0; i++)
+		rc = hr__filler_start(&loader->fillers[i]);
+	return rc < 0 ? rc : wait_opened(loader);
+}
+
+static int open_loader(struct hr_loader *loader, const struct hr_loader_options *opts)
+{
+	int rc;
+
+	loader->opts = *opts;
+	rc = complete_options(&loader->opts);
+	if (rc < 0)
+		return rc;
+	rc = hr__layout_init(&loader->layout, &loader->ds->info, opts->batch_size, opts->out_dtype);
+	if (rc < 0)
+		return rc;
+	hr__schedule_init(&loader->schedule, loader->ds->info.samples, &loader->opts);
+	rc = check_length(&loader->schedule, &loader->opts);
+	if (rc < 0)
+		return rc;
+	rc = allocate_ring(loader);
+	if (rc < 0)
+		return rc;
+	rc = open_fillers(loader);
+	if (rc == 0)
+		run_ring(loader);
+	return rc;
+}
+
+int hr_loader_open(struct hr_dataset *ds, struct hr_device *dev,
+		   const struct hr_loader_options *opts, struct hr_loader **out)
+{
+	struct hr_loader *loader;
+	int rc;
+
+	if (!ds || !dev || !opts)
+		return hr__fail(EINVAL, "loader: needs a dataset, a device and options");
+	loader = calloc(1, sizeof(*loader));
+	if (!loader)
+		return hr__fail(ENOMEM, "loader: no memory");
+	hr__dataset_get(ds);
+	hr__device_get(dev);
+	loader->ds = ds;
+	loader->dev = dev;
+	loader->fork_generation = hr__fork_generation();
+	rc = open_loader(loader, opts);
+	if (rc < 0) {
+		char sentence[HR__SENTENCE_BYTES];
+
+		snprintf(sentence, sizeof(sentence), "%s", hr_error_detail());
+		hr_loader_close(loader);
+		return hr__fail_set(rc, sentence);
+	}
+	*out = loader;
+	return 0;
+}
+
+/* -- close ----------------------------------------------------------------------------------- */
+
+void hr_loader_stop(struct hr_loader *loader)
+{
+	atomic_store(&loader->stopping, true);
+	hr__event_signal(&loader->ring.arrived);
+}
+
+/* Return: false when a drive may still write to the slots: then nothing of them may be freed. */
+static bool stop_fillers(struct hr_loader *loader)
+{
+	bool quiet = true;
+
+	if (!loader->fillers)
+		return true;
+	for (uint32_t i = 0; i < loader->n_fillers && loader->opts.threads; i++)
+		hr__event_signal(&loader->fillers[i].waiter.event);
+	for (uint32_t i = 0; i < loader->n_fillers; i++) {
+		struct hr__filler *filler = &loader->fillers[i];
+
+		if (loader->opts.threads)
+			hr__filler_join(filler);
+		else
+			hr__filler_close(filler);
+		quiet = quiet && !filler->stuck;
+	}
+	return quiet;
+}
+
+/* Work that the caller has queued may still read slots: memory must outlive it. */
+static bool wait_lanes(struct hr_loader *loader)
+{
+	struct hr__ring *ring = &loader->ring;
+	bool quiet = true;
+
+	for (uint32_t i = 0; i < ring->n_passing; i++) {
+		struct hr__slot *slot = ring->passing[i];
+		struct hr_lane *lane = slot->lane;
+
+		if (lane->ops->wait(lane, slot->ticket, loader->opts.timeout_ns) < 0)
+			quiet = false;
+	}
+	return quiet;
+}
+
+void hr_loader_close(struct hr_loader *loader)
+{
+	bool quiet;
+
+	if (!loader)
+		return;
+	if (loader->fork_generation != hr__fork_generation()) {
+		/* After fork(): threads, rings and requests are the parent's. */
+		hr__log(HR_LOG_WARN, "loader: closed in a child process, which does not own it");
+		return;
+	}
+	hr_loader_stop(loader);
+	quiet = stop_fillers(loader);
+	quiet = wait_lanes(loader) && quiet;
+	if (!quiet || hr_buffer_free(loader->buffer) < 0) {
+		hr__log(HR_LOG_ERROR, "loader: a drive or device has not finished with its slots; "
+				      "their memory is "
+				      "kept until the process ends");
+		return;
+	}
+	for (uint32_t i = 0; loader->fillers && i < loader->n_fillers; i++)
+		hr__filler_fini(&loader->fillers[i]);
+	free(loader->fillers);
+	hr__ring_fini(&loader->ring);
+	hr__dataset_put(loader->ds);
+	hr__device_put(loader->dev);
+	free(loader);
+}
+
+/* -- next and release ------------------------------------------------------------------------ */
+
+static int fail_finally(struct hr_loader *loader, int code, const char *sentence)
+{
+	loader->final = code;
+	snprintf(loader->final_sentence, sizeof(loader->final_sentence), "%s", sentence);
+	return hr__fail_set(code, loader->final_sentence);
+}
+
+/* Why no batch can be had at all, or 0. */
+static int check_usable(const struct hr_loader *loader)
+{
+	if (atomic_load(&loader->stopping))
+		return hr__fail(HR_E_CLOSED, "loader: it was stopped; open another one to go on");
+	if (loader->final)
+		return hr__fail_set(loader->final, loader->final_sentence);
+	if (loader->fork_generation != hr__fork_generation())
+		return hr__fail(HR_E_FORKED, "loader: it belongs to the parent process; open one "
+					     "after fork()");
+	return 0;
+}
+
+/* Let a bounded time pass in the way that can bring the next batch. */
+static int wait_once(struct hr_loader *loader, enum hr__take take, uint32_t seen, uint64_t left_ns)
+{
+	struct hr__ring *ring = &loader->ring;
+	uint64_t slice = hr__min(left_ns, WAIT_SLICE_NS);
+
+	if (take == HR__TAKE_PASSING) {
+		struct hr__slot *slot = ring->passing[0];
+		int rc = slot->lane->ops->wait(slot->lane, slot->ticket, slice);
+
+		return rc == -ETIMEDOUT ? 0 : rc;
+	}
+	if (loader->opts.threads) {
+		hr__event_wait(&ring->arrived, seen, left_ns); /* a stop signals it too */
+		return 0;
+	}
+	assert(loader->fillers[0].n_flying > 0); /* or this would spin */
+	hr__filler_reap(&loader->fillers[0], 1, slice);
+	return 0;
+}
+
+/* One look at the ring; free slots are put to work first. */
+static int look(struct hr_loader *loader, struct hr__slot **slot, enum hr__take *take)
+{
+	int rc = hr__ring_harvest(&loader->ring);
+
+	if (rc < 0)
+		return fail_finally(loader, rc, hr_error_detail());
+	if (loader->opts.threads == 0) {
+		struct hr__filler *filler = &loader->fillers[0];
+
+		if (filler->n_flying && !filler->broken)
+			hr__filler_reap(filler, 0, 0);
+		hr__filler_fill(filler);
+	}
+	*take = hr__ring_take(&loader->ring, slot);
+	return 0;
+}
+
+static int refuse_no_slot(const struct hr_loader *loader)
+{
+	return hr__fail(HR_E_NO_SLOT,
+			"loader: all %" PRIu32 " batches are held; release one, or open the loader "
+			"with more slots",
+			loader->opts.slots);
+}
+
+static int wait_batch(struct hr_loader *loader, struct hr__slot **slot)
+{
+	uint64_t start = hr__now_ns(), now = start;
+	enum hr__take take = HR__TAKE_WAIT;
+	int rc;
+
+	for (;;) {
+		uint32_t seen = hr__event_now(&loader->ring.arrived);
+
+		rc = check_usable(loader);
+		if (rc == 0)
+			rc = look(loader, slot, &take);
+		if (rc < 0)
+			return rc;
+		switch (take) {
+		case HR__TAKE_OK:
+			atomic_fetch_add(&loader->wait_ns, hr__now_ns() - start);
+			return 0;
+		case HR__TAKE_FAILED:
+			return fail_finally(loader, (*slot)->error, (*slot)->sentence);
+		case HR__TAKE_END:
+			return hr__fail(HR_E_END,
+					"loader: the last of %" PRIu64 " epochs has ended",
+					loader->opts.epochs);
+		case HR__TAKE_NO_SLOT:
+			return refuse_no_slot(loader);
+		case HR__TAKE_WAIT:
+		case HR__TAKE_PASSING:
+			break;
+		}
+		now = hr__now_ns();
+		if (now - start >= loader->opts.timeout_ns)
+			return hr__fail(
+				ETIMEDOUT,
+				"loader: no batch within %.3f s; the drive or the device does "
+				"not answer",
+				(double)loader->opts.timeout_ns / 1e9);
+		rc = wait_once(loader, take, seen, loader->opts.timeout_ns - (now - start));
+		if (rc < 0)
+			return fail_finally(loader, rc, hr_error_detail());
+	}
+}
+
+int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out)
+{
+	struct hr__slot *slot = NULL;
+	int rc = wait_batch(loader, &slot);
+
+	if (rc < 0)
+		return rc;
+	atomic_fetch_add(&loader->batches, 1);
+	*out = &slot->batch;
+	return 0;
+}
+
+int hr_loader_release(struct hr_loader *loader, const struct hr_batch *batch, struct hr_lane *lane)
+{
+	struct hr__slot *slot = hr__ring_held(&loader->ring, batch);
+	uint64_t ticket = 0;
+	int rc;
+
+	if (!slot)
+		return hr__fail(EINVAL, "loader: the batch is not held; was it released before?");
+	if (lane && lane->dev != loader->dev)
+		return hr__fail(HR_E_WRONG_DEVICE, "loader: the lane belongs to another device");
+	if (lane) {
+		rc = lane->ops->mark(lane, &ticket);
+		if (rc < 0)
+			return rc;
+	}
+	hr__ring_release(&loader->ring, slot, lane, ticket);
+	/*
+	 * Often the lane is there already. A lane that fails is told by hr_loader_next(); without
+	 * threads a free slot is put to work there, too.
+	 */
+	if (lane)
+		hr__ring_harvest(&loader->ring);
+	return 0;
+}
+
+/* -- where it stands ------------------------------------------------------------------------- */
+
+int hr_loader_info(const struct hr_loader *loader, struct hr_loader_info *out)
+{
+	*out = (struct hr_loader_info){
+		.steps_per_epoch = loader->schedule.steps_per_epoch,
+		.batch_bytes = loader->layout.batch_bytes,
+		.ring_bytes = loader->layout.slot_bytes * loader->opts.slots,
+		.slots = loader->opts.slots,
+		.threads = loader->opts.threads,
+		.queue = loader->queue,
+	};
+	return 0;
+}
+
+static void own_state(const struct hr_loader *loader, struct hr__state *state)
+{
+	state->fingerprint = loader->ds->info.fingerprint;
+	state->samples = loader->ds->info.samples;
+	state->seed = loader->opts.seed;
+	state->shuffle = loader->opts.shuffle;
+	hr__schedule_where(&loader->schedule, loader->ring.next_out, &state->epoch,
+			   &state->position);
+}
+
+int hr_loader_state(const struct hr_loader *loader, void *buf, size_t size)
+{
+	struct hr__state state;
+
+	if (size < HR_LOADER_STATE_BYTES)
+		return hr__fail(ENOSPC, "loader state: needs %d bytes, the buffer has %zu",
+				HR_LOADER_STATE_BYTES, size);
+	own_state(loader, &state);
+	hr__state_encode(&state, buf);
+	return HR_LOADER_STATE_BYTES;
+}
+
+/* Let all fillers finish what is in flight and rest. */
+static int quiesce(struct hr_loader *loader)
+{
+	uint64_t deadline = hr__now_ns() + loader->opts.timeout_ns;
+
+	hr__ring_set_closed(&loader->ring, true);
+	if (loader->opts.threads) {
+		atomic_store(&loader->parked, 0);
+		atomic_fetch_add(&loader->pause, 1);
+		wake_fillers(loader);
+	}
+	for (;;) {
+		uint32_t seen = hr__event_now(&loader->control);
+		struct hr__filler *filler = &loader->fillers[0];
+		uint64_t now = hr__now_ns();
+
+		if (loader->opts.threads ? atomic_load(&loader->parked) == loader->n_fillers
+					 : filler->n_flying == 0)
+			return 0;
+		if (now >= deadline || filler->broken)
+			return -ETIMEDOUT;
+		if (loader->opts.threads)
+			hr__event_wait(&loader->control, seen, deadline - now);
+		else
+			hr__filler_reap(filler, 1, hr__min(deadline - now, WAIT_SLICE_NS));
+	}
+}
+
+int hr_loader_restore(struct hr_loader *loader, const void *buf, size_t size)
+{
+	struct hr__state saved, own;
+	int rc = hr__state_decode(buf, size, &saved);
+
+	if (rc < 0)
+		return rc;
+	own_state(loader, &own);
+	rc = hr__state_match(&saved, &own);
+	if (rc < 0)
+		return rc;
+	if (atomic_load(&loader->batches) > 0)
+		return hr__fail(EBUSY,
+				"loader: batches were taken already; restore right after open");
+	rc = check_usable(loader);
+	if (rc < 0)
+		return rc;
+	rc = quiesce(loader);
+	if (rc < 0)
+		return fail_finally(loader, rc,
+				    "loader: reads begun before the restore do not end; "
+				    "the drive does not answer");
+	hr__schedule_start(&loader->schedule, saved.epoch, saved.position);
+	/* Fillers look at the pause before they claim, so the ring may be open before they go on. */
+	if (loader->opts.threads)
+		atomic_fetch_add(&loader->pause, 1);
+	run_ring(loader);
+	return 0;
+}
+
+int hr_loader_stats(const struct hr_loader *loader, struct hr_loader_stats *out)
+{
+	/* Only the lock of the ring is written to, which is no part of what const promises. */
+	struct hr__ring *ring = (struct hr__ring *)&loader->ring;
+
+	*out = (struct hr_loader_stats){
+		.batches = atomic_load(&loader->batches),
+		.wait_ns = atomic_load(&loader->wait_ns),
+	};
+	pthread_mutex_lock(&ring->lock);
+	out->ready = ring->ready;
+	for (uint32_t i = 0; i < loader->n_fillers; i++)
+		hr_stats_add(&out->io, &loader->fillers[i].stats);
+	pthread_mutex_unlock(&ring->lock);
+	return 0;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mem/cuda.h - what the device (cuda.c), its lanes (cuda_lane.c) and the builder of kernel lists
+ * (cuda_gather.c) share.
+ */
+#ifndef HR_MEM_CUDA_H
+#define HR_MEM_CUDA_H
+
+#include <pthread.h>
+
+#include "mem/cuda_api.h"
+#include "mem/gather.h"
+#include "mem/mem.h"
+
+/* Host memory that kernels may read and write, and the address by which they do. */
+struct hr__cuda_pin {
+	uint64_t host, len, device;
+};
+
+enum {
+#define HR__KERNEL_ENUM(symbol, from, to) HR__KERNEL_##symbol,
+	HR__GATHER_KERNELS(HR__KERNEL_ENUM)
+#undef HR__KERNEL_ENUM
+		HR__KERNEL_COUNT,
+};
+
+struct hr__cuda_device {
+	struct hr_device dev;
+	const struct hr__cuda_api *cu;
+	int ordinal, device;
+	struct hr__cu_ctx *ctx; /* primary: the one that frameworks use too */
+	int priority_least;
+	uint32_t blocks_max;          /* of a gather kernel's grid */
+	struct hr__cu_module *module; /* NULL: no kernels, see info.kernels_reason */
+	struct hr__cu_function *kernels[HR__KERNEL_COUNT];
+	pthread_rwlock_t pins_lock; /* no call of the driver is made under it */
+	struct hr__cuda_pin *pins;
+	uint32_t pins_count, pins_cap;
+};
+
+/* Make the device's context current and put the caller's back. Return: 0 or -HR_E_DEVICE_LOST. */
+int hr__cuda_enter(const struct hr__cuda_device *cd);
+void hr__cuda_leave(const struct hr__cuda_device *cd);
+
+/* hr__cuda_fail() - sentence and code for a failed driver call. @what: what it was for. */
+int hr__cuda_fail(const struct hr__cuda_device *cd, int result, const char *what);
+
+int hr__cuda_lane_open(struct hr_device *dev, void *native, struct hr_lane **out);
+
+/* The kernel for a conversion; -1 if there is none. */
+int hr__cuda_kernel(enum hr_dtype from, enum hr_dtype to);
+
+/* A launch as prepared by hr__cuda_gather_plan(). */
+struct hr__cuda_gather {
+	struct hr__gather_args args;
+	uint32_t blocks;
+	uint64_t list_bytes; /* of pieces and starts together */
+};
+
+/* Most bytes that the list of one launch may need. */
+uint64_t hr__cuda_list_max(const struct hr__cuda_device *cd);
+
+/*
+ * hr__cuda_gather_plan() - tiles, grid and list size for @n pieces.
+ * hr__cuda_gather_fill() - write the list to @list, which kernels see at @device, and complete the
+ * arguments. Return: 0, -HR_E_BAD_RANGE (more than a launch can count), -HR_E_BAD_POINTER (host memory
+ * that is not pinned).
+ */
+int hr__cuda_gather_plan(const struct hr__cuda_device *cd, const struct hr__move *moves, uint32_t n,
+			 bool cast, struct hr__cuda_gather *out);
+int hr__cuda_gather_fill(struct hr__cuda_device *cd, enum hr__where where,
+			 const struct hr__move *moves, uint32_t n, enum hr_dtype from,
+			 enum hr_dtype to, void *list, uint64_t device, struct hr__cuda_gather *g);
+
+/* The kernels as text; made from kernels.ptx by the build. */
+extern const char hr__kernels_ptx[];
+
+#endif

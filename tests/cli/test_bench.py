@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The verb bench: every kind of load, its checks, its figures (their presence, never their size)."""
+import os
+
+import common
+
+KEYS = {"iops", "bytes_per_second", "latency_us", "cpu_share", "syscalls_per_request",
+        "copies_per_request", "bytes_by_path", "verified", "cpu_us_per_request", "requests",
+        "seconds", "queue", "residency", "device"}
+QUICK = ["--device", "host", "--json", "--verify", "--seconds", "30", "--requests", "500"]
+
+
+class Bench(common.CliTest):
+    def check(self, got, requests=500, bs=8192):
+        self.assertLessEqual(KEYS, set(got))
+        self.assertEqual(got["requests"], requests)
+        self.assertIs(got["verified"], True)
+        self.assertEqual(sum(got["bytes_by_path"].values()), requests * bs)
+        p = got["latency_us"]
+        self.assertGreater(p["p50"], 0)
+        self.assertLessEqual(p["p50"], p["p99"])
+        self.assertLessEqual(p["p99"], p["p99_9"])
+        self.assertEqual(set(got["queue"]), {"name", "reason", "depth", "staging_bytes"})
+        return got
+
+    def data(self):
+        return self.raw("data", common.random.Random(4).randbytes(2 << 20))
+
+    def test_reads(self):
+        f = self.data()
+        for rw in ("read", "randread"):
+            for extra in (["--path", "host"], ["--path", "bounce"], ["--direct"], ["--buffered"],
+                          ["--threads", "3", "--depth", "4"], ["--batch", "7", "--depth", "2"],
+                          ["--path", "classic"]):
+                got = self.check(self.ok("bench", "--rw", rw, *QUICK, *extra, f).json)
+                self.assertIs(got["pattern"], False)
+                self.assertEqual(got["blocks_verified"], 256)
+
+    def test_paths_are_what_was_asked(self):
+        f = self.data()
+        for path in ("host", "bounce", "classic"):
+            got = self.ok("bench", *QUICK, "--path", path, f).json
+            self.assertEqual(list(got["bytes_by_path"]), [path])
+
+    def test_writes_carry_the_pattern(self):
+        f = self.path("new")
+        for rw, extra in (("write", []), ("randwrite", ["--overwrite"]),
+                          ("write", ["--overwrite", "--path", "classic"])):
+            got = self.ok("bench", "--rw", rw, "--size", "1M", "--bs", "4K", "--seed", 7, *QUICK, *extra,
+                          f).json
+            self.check(got, bs=4096)
+            self.assertGreater(got["blocks_verified"], 0)
+        self.assertEqual(os.path.getsize(f), 1 << 20)
+        got = self.ok("bench", "--rw", "read", "--bs", "4K", "--seed", 7, *QUICK, f).json
+        self.assertIs(got["pattern"], True)
+        got = self.ok("bench", "--rw", "read", "--bs", "4K", "--seed", 8, *QUICK, f).json
+        self.assertIs(got["pattern"], False)
+
+    def test_writes_refuse(self):
+        f = self.data()
+        before = os.stat(f)
+        self.fails(1, [f, "exists", "--overwrite"], "bench", "--rw", "write", *QUICK, f)
+        self.fails(1, [self.path("x"), "--size"], "bench", "--rw", "write", *QUICK, self.path("x"))
+        self.assertEqual(os.stat(f).st_mtime_ns, before.st_mtime_ns)
+        self.no_leftovers("data")
+
+    def test_time_ends_it(self):
+        got = self.ok("bench", "--device", "host", "--json", "--seconds", "0.2", self.data()).json
+        self.assertGreater(got["requests"], 0)
+        self.assertIs(got["verified"], False)
+
+    def test_small_files(self):
+        f = self.raw("tiny", b"x" * 100)
+        self.fails(1, [f, "less than one block", "--bs"], "bench", *QUICK, f)
+        self.fails(1, [self.path("none")], "bench", *QUICK, self.path("none"))
+
+    def test_table_for_people(self):
+        done = self.ok("bench", "--device", "host", "--seconds", "0.1", "--verify", self.data())
+        for word in ("rate", "latency", "processor", "path", "queue", "verified"):
+            self.assertRegex(done.out, rf"(?m)^{word} ")
+
+
+if __name__ == "__main__":
+    common.main()

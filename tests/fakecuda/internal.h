@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fakecuda/internal.h - what the parts of the pretended driver share: state.c (settings, faults,
+ * counters), memory.c, stream.c, driver.c (everything else) and kernels.cpp.
+ */
+#ifndef FAKECUDA_INTERNAL_H
+#define FAKECUDA_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum fake_counter {
+	FAKE_ALLOCS,
+	FAKE_BYTES,
+	FAKE_HOST_ALLOCS,
+	FAKE_REGISTERED,
+	FAKE_STREAMS,
+	FAKE_EVENTS,
+	FAKE_MODULES,
+	FAKE_CONTEXTS,
+	FAKE_PUSHED,
+	FAKE_ALIVE_COUNT, /* those before it must be 0 in the end */
+	FAKE_COPIES = FAKE_ALIVE_COUNT,
+	FAKE_LAUNCHES,
+	FAKE_CALLS,
+	FAKE_MISUSE,
+	FAKE_COUNTER_COUNT,
+};
+
+enum fake_setting {
+	FAKE_DEVICES,
+	FAKE_VERSION,
+	FAKE_DELAY_US,
+	FAKE_LOST_AFTER,
+	FAKE_NO_REGISTER,
+	FAKE_SETTING_COUNT,
+};
+
+void fake_count(enum fake_counter counter, long by);
+long fake_setting(enum fake_setting setting);
+void fake_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The result that this call must return at once, 0 to go on: injected faults, a lost device. */
+int fake_enter(const char *function);
+
+/* As fake_enter(), for calls that need a current context. */
+int fake_enter_context(const char *function);
+int fake_context_current(void); /* ordinal of its device, -1 if there is none */
+
+bool fake_lost(void);
+void fake_lose(void);
+/* One operation of a stream is about to run; false: the device is lost. */
+bool fake_step(void);
+
+/*
+ * What the device sees at @address, as the CPU may touch it: the alias of device memory, or
+ * registered host memory. NULL and a misuse if [address, address + len) is neither.
+ */
+void *fake_translate(uint64_t address, uint64_t len, const char *what);
+bool fake_is_pinned(const void *host, uint64_t len);
+
+/* kernels.cpp: run a kernel on the CPU; false when it touched memory that it must not. */
+int fake_kernel_find(const char *name);
+bool fake_kernel_run(int kernel, const void *args, unsigned int blocks, unsigned int threads);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -103,8 +103,8 @@ void bench_worker_fail(struct bench_worker *w, int code, const char *object)
 			 "%s: no memory for the buffers; use a smaller --depth, --bs or --threads",
 			 object);
 	else
-		snprintf(w->sentence, sizeof(w->sentence), "%s: %s (%s); check the drive (dmesg)",
-			 object, hr_strerror(code), hr_error_name(code));
+		snprintf(w->sentence, sizeof(w->sentence), "%s: %s (%s); %s", object,
+			 hr_strerror(code), hr_error_name(code), cli_remedy(code));
 	atomic_store(&w->bench->stop, true);
 }
 

@@ -187,8 +187,7 @@ static int finished(struct job *job, struct lane *lane)
 	if (io->res < 0)
 		return cli_fail("%s: %s at byte %" PRIu64 ": %s; %s",
 				read ? job->src_path : job->dst_path, read ? "read" : "write",
-				lane->offset, hr_strerror((int)io->res),
-				io->res == -ENOSPC ? "free some space" : "check the drive (dmesg)");
+				lane->offset, hr_strerror((int)io->res), cli_remedy((int)io->res));
 	if ((uint64_t)io->res != lane->len)
 		return cli_fail("%s: ended at byte %" PRIu64 " while it was copied, %" PRIu64
 				" expected; copy it when nobody changes it",

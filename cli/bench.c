@@ -292,9 +292,8 @@ static int after_run(struct bench *b, struct totals *t)
 		t->sync_seconds = cli_seconds(cli_now_ns() - start);
 	}
 	if (err)
-		return cli_fail(
-			"%s: could not be brought to the drive: %s; check the drive (dmesg)",
-			b->file_path, hr_strerror(err));
+		return cli_fail("%s: could not be brought to the drive: %s; %s", b->file_path,
+				hr_strerror(err), cli_remedy(err));
 	if (b->set->verify && !cli_interrupted) {
 		code = b->write ? bench_verify_writes(b, &t->checked)
 				: bench_verify_reads(b, &t->checked, &t->pattern);

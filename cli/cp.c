@@ -349,9 +349,8 @@ static int run(struct job *job, const char *dst)
 	err = code == CLI_OK && !cli_interrupted ? hr_file_sync(job->dst) : 0;
 	job->seconds = cli_seconds(cli_now_ns() - start);
 	if (err)
-		code = cli_fail(
-			"%s: could not be brought to the drive: %s; check the drive (dmesg)",
-			job->dst_path, hr_strerror(err));
+		code = cli_fail("%s: could not be brought to the drive: %s; %s", job->dst_path,
+				hr_strerror(err), cli_remedy(err));
 	if (code == CLI_OK && !cli_interrupted)
 		code = publish(job);
 	shown = code == CLI_OK ? report(job) : code;
@@ -370,9 +369,8 @@ static int close_job(struct job *job, int code)
 	if (job->temp_exists)
 		unlink(job->temp_path);
 	if (err)
-		return cli_fail(
-			"%s: requests are stuck in the kernel (%s); check the drive (dmesg)",
-			job->src_path, hr_strerror(err));
+		return cli_fail("%s: requests are stuck in the kernel (%s); %s", job->src_path,
+				hr_strerror(err), cli_remedy(-ETIMEDOUT));
 	hr_buffer_free(job->buffer);
 	hr_file_close(job->src);
 	hr_file_close(job->dst);

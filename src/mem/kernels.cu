@@ -17,7 +17,7 @@ HR_DEVICE hr_v4 hr_shift(hr_v4 low, hr_v4 high, uint32_t shift)
 {
 	uint32_t w[7] = {low[0], low[1], low[2], low[3], high[0], high[1], high[2]};
 	uint32_t last = high[3], bits = (shift & 3) * 8;
-	hr_v4 out;
+	hr_v4 out = {0, 0, 0, 0};
 
 	if (shift & 8) {
 		HR_UNROLL
@@ -92,7 +92,7 @@ template <int from, int to> HR_DEVICE void hr_put_chunk(uint64_t dst, hr_v4 chun
 	}
 	HR_UNROLL
 	for (int i = 0; i < 16 / from * to / 16; i++) {
-		hr_v4 v;
+		hr_v4 v = {0, 0, 0, 0};
 
 		HR_UNROLL
 		for (int j = 0; j < 4; j++) {

@@ -19,7 +19,9 @@ for program in "$here"/tests/*; do
 	[[ -x $program ]] && steps+=("$(basename "$program")|300|$program")
 done
 # Benchmarks: add lines here.
-bench_steps=()
+bench_steps=(
+	"gpu_suite|600|$python bench/gpu_suite.py"
+)
 if [[ -n $python ]]; then
 	steps+=("${bench_steps[@]}")
 fi

@@ -18,9 +18,9 @@
 /* What a format says of one file. */
 struct hr__schema {
 	enum hr_dtype dtype;
-	uint32_t elements;     /* per sample */
+	uint32_t elements; /* per sample */
 	uint64_t sample_bytes;
-	uint64_t count;        /* samples in this file */
+	uint64_t count; /* samples in this file */
 };
 
 /* State of one parsed file; formats embed it as their first member if they need more. */
@@ -39,7 +39,8 @@ struct hr__format_ops {
 	int (*open)(const struct hr_source *src, const struct hr_dataset_options *opts,
 		    struct hr__format_file **out);
 	/* Byte range of sample @index < schema.count. */
-	int (*locate)(const struct hr__format_file *ff, uint64_t index, uint64_t *offset, uint64_t *len);
+	int (*locate)(const struct hr__format_file *ff, uint64_t index, uint64_t *offset,
+		      uint64_t *len);
 	void (*close)(struct hr__format_file *ff);
 };
 

@@ -260,13 +260,3 @@ int hr__ring_harvest(struct hr__ring *ring)
 	ring->n_passing = kept;
 	return rc;
 }
-
-uint32_t hr__ring_ready(struct hr__ring *ring)
-{
-	uint32_t ready;
-
-	pthread_mutex_lock(&ring->lock);
-	ready = ring->ready;
-	pthread_mutex_unlock(&ring->lock);
-	return ready;
-}

@@ -118,6 +118,4 @@ void hr__ring_release(struct hr__ring *ring, struct hr__slot *slot, struct hr_la
 /* Free those PASSING slots whose lanes have got there. Return: 0 or the lane's -code. */
 int hr__ring_harvest(struct hr__ring *ring);
 
-uint32_t hr__ring_ready(struct hr__ring *ring);
-
 #endif

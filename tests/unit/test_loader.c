@@ -245,7 +245,7 @@ static void state_ignores_prefetch(void **state)
 static void last_step_is_padded(void **state)
 {
 	struct fixture f = {.n_files = 1, .seq_len = 8, .dtype = HR_DTYPE_U16, .tokens = {81}};
-	uint64_t order[10];
+	uint64_t order[10] = {0};
 
 	fixture_open(&f);
 	assert_int_equal(fixture_samples(&f), 10);

@@ -44,12 +44,16 @@ static int open_check(struct check *c, struct bench *b)
 	c->bs = b->set->bs;
 	c->device = malloc(3 * c->bs);
 	c->fd = open(b->file_path, O_RDONLY | O_CLOEXEC);
-	if (c->fd < 0)
-		return cli_fail("%s: cannot be opened again to verify: %s; leave it in place",
-				b->file_path, strerror(errno));
-	if (!c->device)
-		return cli_fail("--verify: no memory for blocks of %" PRIu64 "; use a smaller --bs",
-				c->bs);
+	if (c->fd < 0) {
+		cli_fail("%s: cannot be opened again to verify: %s; leave it in place",
+			 b->file_path, strerror(errno));
+		return CLI_FAILED;
+	}
+	if (!c->device) {
+		cli_fail("--verify: no memory for blocks of %" PRIu64 "; use a smaller --bs",
+			 c->bs);
+		return CLI_FAILED;
+	}
 	c->plain = c->device + c->bs;
 	c->pattern = c->plain + c->bs;
 	return CLI_OK;
@@ -125,7 +129,7 @@ int bench_verify_reads(struct bench *b, uint64_t *checked, bool *pattern)
 			err = hr_buffer_alloc(b->device.dev, c.bs, &buffer);
 		code = err ? cli_fail_code(err, b->device.info.name) : CLI_OK;
 	}
-	for (uint64_t i = 0; code == CLI_OK && i < check_count(&c); i++) {
+	for (uint64_t i = 0; code == CLI_OK && !cli_interrupted && i < check_count(&c); i++) {
 		code = check_read(&c, engine, buffer, bench_next_block(&walk), pattern);
 		*checked += code == CLI_OK;
 	}
@@ -142,7 +146,8 @@ int bench_verify_writes(struct bench *b, uint64_t *checked)
 	uint64_t step = b->blocks / 65536 + 1; /* a large range is sampled */
 
 	hr_file_drop_cache(b->file);
-	for (uint64_t block = 0; code == CLI_OK && block < b->blocks; block += step) {
+	for (uint64_t block = 0; code == CLI_OK && !cli_interrupted && block < b->blocks;
+	     block += step) {
 		if (!(atomic_load(&b->written[block / 8]) & (1u << (block % 8))))
 			continue;
 		code = read_plain(&c, block);

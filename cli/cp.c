@@ -229,7 +229,7 @@ static int compare(struct job *job, int src, int dst, uint8_t *a, uint8_t *b)
 	struct cli_progress progress;
 
 	cli_progress_begin(&progress, "verify", job->size);
-	for (uint64_t at = 0; at < job->size; at += COMPARE_BYTES) {
+	for (uint64_t at = 0; at < job->size && !cli_interrupted; at += COMPARE_BYTES) {
 		uint64_t len = cli_min(COMPARE_BYTES, job->size - at), i = 0;
 
 		if (cli_pread_full(src, a, len, at) != (int64_t)len ||
@@ -275,7 +275,7 @@ static int verify(struct job *job)
 	if (dst >= 0)
 		close(dst);
 	free(a);
-	job->verified = code == CLI_OK;
+	job->verified = code == CLI_OK && !cli_interrupted;
 	return code;
 }
 

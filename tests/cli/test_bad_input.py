@@ -190,7 +190,7 @@ class Interrupt(common.CliTest):
         """Sparse and large, so that it is in the middle when the temporary file is seen."""
         src, dst = self.path("src"), self.raw("dst", b"precious")
         with open(src, "wb") as f:
-            f.truncate(8 << 30)
+            f.truncate(2 << 30)
         child = self.start("cp", "--device", "host", src, dst)
         wait_for(lambda: child.poll() is not None or len(os.listdir(self.dir)) > 2)
         out, err = self.interrupt(child)

@@ -43,7 +43,7 @@ class Usage(common.CliTest):
         self.assertEqual(run().code, 2)
 
     def test_unknown_verb(self):
-        self.fails(2, ["no verb 'strem'", "did you mean 'stream'"], "strem")
+        self.fails(2, ["no verb 'streamm'", "did you mean 'stream'"], "streamm")
         done = self.fails(2, ["no verb 'xyzzy'"], "xyzzy")
         self.assertNotIn("did you mean", done.err)
 

@@ -183,6 +183,7 @@ static void test_cgroup(void **state)
 	expect(m, "cgroup memory", HR_CHECK_OK, "no limit");
 	/* a limit of a group above binds too */
 	put(m, "sys/fs/cgroup/a/memory.max", "536870912\n");
+	put(m, "sys/fs/cgroup/memory.max", "1073741824\n");
 	expect(m, "cgroup memory", HR_CHECK_LIMITED, "512 MiB");
 	put(m, "proc/self/cgroup", "3:memory:/x\n0::/a/b\n");
 	put(m, "sys/fs/cgroup/memory/x/memory.limit_in_bytes", "8589934592\n");

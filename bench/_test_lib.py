@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -78,6 +80,24 @@ class Children(unittest.TestCase):
     def test_a_bound_ends_a_child(self) -> None:
         with self.assertRaises(TimeoutError):
             runners.run_child([sys.executable, "-c", "import time; time.sleep(60)"], 0.2)
+
+    def test_a_stopped_child_leaves_none_behind(self) -> None:
+        inner = ("import runners; print('up', flush=True); "
+                 "runners.run_child(['sleep', '60'], 60)")
+        child = subprocess.Popen([sys.executable, "-c", inner], stdout=subprocess.PIPE,
+                                 cwd=Path(__file__).parent)
+        assert child.stdout
+        child.stdout.readline()
+        grandchildren: list[str] = []
+        task = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+        while not grandchildren and child.poll() is None:
+            grandchildren = task.read_text().split()
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        end = time.monotonic() + 10
+        while any(Path(f"/proc/{pid}").exists() for pid in grandchildren):
+            self.assertLess(time.monotonic(), end, "the grandchild lives on")
 
     def test_failure_names_the_command(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "exit 3.*reason"):

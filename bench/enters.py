@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernel entries of one gather: 4096 random reads of 8 KiB, by the library's counters and strace.
 
-Two strace runs, one with few and one with all pieces, are subtracted, so that entries made while
-a queue is set up or torn down are not counted against the reads.
+gather_once makes exactly one gather with the queue's default depth of 128. Where it was not
+built, `headrace bench --batch` makes it, with a queue as deep as the gather. Two strace runs, one
+with few and one with all pieces, are subtracted, so that entries made while a queue is set up or
+torn down are not counted against the reads.
 """
 from __future__ import annotations
 
@@ -28,16 +30,37 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--bytes", type=lib.parse_size, default=8192, help="of a piece (8K)")
     p.add_argument("--device", default="host", help="host or cuda:N (host)")
     p.add_argument("--program", help="gather_once (found in the build folders)")
+    p.add_argument("--headrace", help="the command (build/bin/headrace)")
     p.add_argument("--name", default="enters", help="of the JSON file (enters)")
     return p.parse_args()
 
 
-def find_program(given: str | None) -> str:
+def find_program(given: str | None) -> str | None:
     build = lib.ROOT / "build"
     for place in (given, build / "bin/gather_once", build / "obj/bench/gather_once"):
         if place and os.path.isfile(place) and os.access(place, os.X_OK):
             return str(place)
-    raise SystemExit("gather_once not found: build it with ./dev build or name it with --program")
+    if given:
+        raise SystemExit(f"gather_once not found at {given}")
+    return None
+
+
+def gather_argv(program: str | None, headrace: str | None, file: Path, args: argparse.Namespace,
+                count: int) -> list[str]:
+    if program:
+        return [program, str(file), args.device, str(count), str(args.bytes)]
+    return [runners.find_headrace(headrace), "bench", "--bs", str(args.bytes), "--batch",
+            str(count), "--depth", "1", "--requests", str(count), "--direct", "--device",
+            args.device, "--json", str(file)]
+
+
+def gather(argv: list[str]) -> dict[str, Any]:
+    """The library's own counters of one run."""
+    own = runners.json_of(runners.checked(argv, 120).out)
+    if "enters" not in own:  # all of its system calls: at least as many
+        own["enters"] = round(own["syscalls_per_request"] * own["requests"])
+        own.update(pieces=own["requests"], preads=0, probes=0, queue=own["queue"]["name"])
+    return own
 
 
 def traced(argv: list[str], timeout: float) -> int | None:
@@ -50,17 +73,17 @@ def main() -> None:
     program = find_program(args.program)
     file = args.file or files.make(lib.DATA / f"bytes-{lib.format_size(args.size)}.bin",
                                    args.size)
-    argv = [program, str(file), args.device, str(args.count), str(args.bytes)]
+    argv = gather_argv(program, args.headrace, file, args, args.count)
     facts = lib.machine(file)
     print(lib.describe(facts))
     print(f"ours     {lib.command_line(argv)}")
     files.drop(file, limit=1.0)
-    own: dict[str, Any] = runners.json_of(runners.checked(argv, 120).out)
+    own = gather(argv)
     per_read = own["enters"] / max(own["segments"], 1)
     print(f"library: {own['enters']} io_uring_enter for {own['segments']} reads of the kernel "
           f"({own['pieces']} pieces), {per_read * 32:.2f} per 32 reads; queue {own['queue']}, "
           f"{own['preads']} preads, {own['probes']} probes")
-    few = traced([*argv[:3], "1", argv[4]], 120)
+    few = traced(gather_argv(program, args.headrace, file, args, 1), 120)
     every = traced(argv, 120)
     result = {"machine": facts, "command": lib.command_line(argv), "library": own,
               "enters_per_32_reads": per_read * 32, "strace_all": every, "strace_one_piece": few}

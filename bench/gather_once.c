@@ -34,7 +34,10 @@ static int fail(const char *what, int code)
 {
 	const char *detail = hr_error_detail();
 
-	fprintf(stderr, "gather_once: %s: %s\n", what, detail[0] ? detail : hr_strerror(code));
+	if (detail[0]) /* names the file itself */
+		fprintf(stderr, "gather_once: %s\n", detail);
+	else
+		fprintf(stderr, "gather_once: %s: %s\n", what, hr_strerror(code));
 	return 1;
 }
 

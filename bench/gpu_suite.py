@@ -4,7 +4,7 @@
 
 Checks come first (batches on the device against plain reads, at even and odd offsets), then rates:
 the disk against fio, streams against what users have, copies and bytes over the link per batch.
-Writes gpu_suite.json and gpu_suite.txt to $OUT. Exit 1 if a check failed; 77 without a GPU.
+Writes gpu_suite.json and gpu_steps.txt to $OUT. Exit 1 if a check failed; 77 without a GPU.
 """
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def main() -> int:
         for path, size, header in wanted.values():
             tokens = size // 2 if header else 0
             files.make(path, size, header[:8] + tokens.to_bytes(4, "little") + header[12:])
-        with open(args.out / "gpu_suite.txt", "w", encoding="utf-8") as log:
+        with open(args.out / "gpu_steps.txt", "w", encoding="utf-8") as log:
             print(lib.describe(lib.machine(data)))
             print(f"files made in {time.monotonic() - began:.1f} s")
             for step in steps:

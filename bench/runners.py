@@ -6,10 +6,12 @@ kernel charged them to the finished process (start and end included).
 """
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -18,6 +20,9 @@ from pathlib import Path
 from typing import Any, Sequence
 
 import lib
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_libc = ctypes.CDLL(None)
 
 
 @dataclass
@@ -64,13 +69,18 @@ class Shape:
                 f"threads {self.threads} {self.seconds:g} s")
 
 
+def _die_with_parent() -> None:
+    """In the child: a benchmark that is stopped must not leave its own children behind."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def run_child(argv: Sequence[str], timeout: float, env: dict[str, str] | None = None) -> Finished:
     """Run to the end with a bound; wait4 charges exactly this child and what it waited for."""
     full = dict(os.environ, **(env or {}))
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began = time.monotonic()
         child = subprocess.Popen([str(a) for a in argv], stdout=out, stderr=err, env=full,
-                                 stdin=subprocess.DEVNULL)
+                                 stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
         deadline, pause = began + timeout, 0.0005
         while True:
             pid, status, usage = os.wait4(child.pid, os.WNOHANG)

@@ -103,8 +103,8 @@ void bench_worker_fail(struct bench_worker *w, int code, const char *object)
 			 "%s: no memory for the buffers; use a smaller --depth, --bs or --threads",
 			 object);
 	else
-		snprintf(w->sentence, sizeof(w->sentence), "%s: %s (%s); check the drive (dmesg)",
-			 object, hr_strerror(code), hr_error_name(code));
+		snprintf(w->sentence, sizeof(w->sentence), "%s: %s (%s); %s", object,
+			 hr_strerror(code), hr_error_name(code), cli_remedy(code));
 	atomic_store(&w->bench->stop, true);
 }
 
@@ -292,9 +292,8 @@ static int after_run(struct bench *b, struct totals *t)
 		t->sync_seconds = cli_seconds(cli_now_ns() - start);
 	}
 	if (err)
-		return cli_fail(
-			"%s: could not be brought to the drive: %s; check the drive (dmesg)",
-			b->file_path, hr_strerror(err));
+		return cli_fail("%s: could not be brought to the drive: %s; %s", b->file_path,
+				hr_strerror(err), cli_remedy(err));
 	if (b->set->verify && !cli_interrupted) {
 		code = b->write ? bench_verify_writes(b, &t->checked)
 				: bench_verify_reads(b, &t->checked, &t->pattern);

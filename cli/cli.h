@@ -92,6 +92,9 @@ int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* cli_fail_code() - the library's sentence for @code, else @object and the code's text. */
 int cli_fail_code(int code, const char *object);
 
+/* cli_remedy() - what to do about a negative code of a request that failed. */
+const char *cli_remedy(int code);
+
 /* cli_forget_detail() - the library's last sentence was dealt with and belongs to no later failure. */
 void cli_forget_detail(void);
 

@@ -187,8 +187,7 @@ static int finished(struct job *job, struct lane *lane)
 	if (io->res < 0)
 		return cli_fail("%s: %s at byte %" PRIu64 ": %s; %s",
 				read ? job->src_path : job->dst_path, read ? "read" : "write",
-				lane->offset, hr_strerror((int)io->res),
-				io->res == -ENOSPC ? "free some space" : "check the drive (dmesg)");
+				lane->offset, hr_strerror((int)io->res), cli_remedy((int)io->res));
 	if ((uint64_t)io->res != lane->len)
 		return cli_fail("%s: ended at byte %" PRIu64 " while it was copied, %" PRIu64
 				" expected; copy it when nobody changes it",
@@ -350,9 +349,8 @@ static int run(struct job *job, const char *dst)
 	err = code == CLI_OK && !cli_interrupted ? hr_file_sync(job->dst) : 0;
 	job->seconds = cli_seconds(cli_now_ns() - start);
 	if (err)
-		code = cli_fail(
-			"%s: could not be brought to the drive: %s; check the drive (dmesg)",
-			job->dst_path, hr_strerror(err));
+		code = cli_fail("%s: could not be brought to the drive: %s; %s", job->dst_path,
+				hr_strerror(err), cli_remedy(err));
 	if (code == CLI_OK && !cli_interrupted)
 		code = publish(job);
 	shown = code == CLI_OK ? report(job) : code;
@@ -371,9 +369,8 @@ static int close_job(struct job *job, int code)
 	if (job->temp_exists)
 		unlink(job->temp_path);
 	if (err)
-		return cli_fail(
-			"%s: requests are stuck in the kernel (%s); check the drive (dmesg)",
-			job->src_path, hr_strerror(err));
+		return cli_fail("%s: requests are stuck in the kernel (%s); %s", job->src_path,
+				hr_strerror(err), cli_remedy(-ETIMEDOUT));
 	hr_buffer_free(job->buffer);
 	hr_file_close(job->src);
 	hr_file_close(job->dst);

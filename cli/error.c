@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/error.c - sentences on stderr; the exit codes that go with them are returned, never taken. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,6 +40,23 @@ int cli_fail_code(int code, const char *object)
 	if (detail[0] && strcmp(detail, old_sentence) != 0)
 		return cli_fail("%s", detail);
 	return cli_fail("%s: %s (%s)", object, hr_strerror(code), hr_error_name(code));
+}
+
+const char *cli_remedy(int code)
+{
+	switch (-code) {
+	case ENOSPC:
+	case EDQUOT:
+		return "free some space";
+	case ENOMEM:
+		return "use smaller or fewer buffers";
+	case ETIMEDOUT:
+		return "look for a stuck drive or network mount (dmesg)";
+	case HR_E_DEVICE_LOST:
+		return "start again, and look for the device's messages (dmesg)";
+	default:
+		return "look for the drive's messages (dmesg)";
+	}
 }
 
 int cli_usage_error(const char *verb, const char *format, ...)

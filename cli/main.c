@@ -42,9 +42,10 @@ static int unknown_verb(const char *word)
 
 static void log_line(enum hr_log_level level, const char *line, void *user)
 {
-	(void)level;
+	static const char *const names[] = {"", "error", "warning", "info", "debug"};
+
 	(void)user;
-	cli_note("%s", line);
+	cli_note("%s: %s", names[level % CLI_ARRAY_LEN(names)], line);
 }
 
 int main(int argc, char **argv)

@@ -110,7 +110,9 @@ static void convert_row(struct cli_verifier *v, enum hr_dtype to)
 {
 	uint32_t a = hr_dtype_size(v->info.dtype), b = hr_dtype_size(to);
 
-	if (a == 2 && b == 8)
+	if (a == b)
+		memcpy(v->want, v->sample, v->info.sample_bytes);
+	else if (a == 2 && b == 8)
 		convert(v->want, 8, v->sample, 2, v->info.elements);
 	else if (a == 2 && b == 4)
 		convert(v->want, 4, v->sample, 2, v->info.elements);

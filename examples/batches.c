@@ -19,8 +19,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: batches FILE T B [DEVICE]\n");
 		return 2;
 	}
-	data.seq_len = (uint32_t)atoi(argv[2]);
-	opts.batch_size = (uint32_t)atoi(argv[3]);
+	data.seq_len = (uint32_t)strtoul(argv[2], NULL, 10);
+	opts.batch_size = (uint32_t)strtoul(argv[3], NULL, 10);
 	if (!hr_device_open(argc > 4 ? argv[4] : "host", &dev) &&
 	    !hr_dataset_open((const char *const *)&argv[1], 1, &data, &ds) &&
 	    !hr_loader_open(ds, dev, &opts, &loader)) {

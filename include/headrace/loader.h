@@ -105,8 +105,8 @@ struct hr_loader_stats {
  * hr_loader_open() - allocate the ring and start filling it.
  * @ds, @dev: one reference each is taken.
  *
- * Return: 0, -EINVAL, -HR_E_TOO_SHORT (fewer samples than one step of all ranks),
- * -HR_E_BAD_CAST, -ENOMEM, -HR_E_*; hr_error_detail() has the sentence.
+ * Return: 0, -EINVAL, -HR_E_TOO_SHORT (fewer samples than one step of all ranks, and nothing may be
+ * padded), -HR_E_BAD_CAST, -ENOMEM, -HR_E_*; hr_error_detail() has the sentence.
  */
 int hr_loader_open(struct hr_dataset *ds, struct hr_device *dev,
 		   const struct hr_loader_options *opts, struct hr_loader **out);
@@ -132,7 +132,8 @@ int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out);
 
 /*
  * hr_loader_release() - give the slot of a batch back.
- * @lane: the slot is reused once everything queued on this lane so far has finished; NULL: now.
+ * @lane: the slot is reused once everything queued on this lane so far has finished; NULL: now. Keep
+ *        the lane open until the loader is closed.
  * Return: 0, -EINVAL for a batch that is not held.
  */
 int hr_loader_release(struct hr_loader *loader, const struct hr_batch *batch, struct hr_lane *lane);

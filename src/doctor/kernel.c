@@ -62,7 +62,7 @@ static void try_io_uring(struct hr__report *r, const char *sysctl)
 			       "works without fixed buffers: %s", queue.reason);
 		return;
 	}
-	if (atoi(sysctl) > 0)
+	if (strtol(sysctl, NULL, 10) > 0)
 		fix = "sysctl kernel.io_uring_disabled=0";
 	else
 		fix = "allow io_uring_setup in the container's seccomp profile";
@@ -77,14 +77,14 @@ static void check_io_uring(struct hr__report *r)
 		"denied to all (kernel.io_uring_disabled = 2)",
 	};
 	char text[32];
-	int value;
+	long value;
 
 	hr__report_text(r, text, sizeof(text), "proc/sys/kernel/io_uring_disabled");
 	if (hr__report_live(r)) {
 		try_io_uring(r, text);
 		return;
 	}
-	value = atoi(text);
+	value = text[0] ? strtol(text, NULL, 10) : 0;
 	if (value < 0 || value > 2)
 		value = 2;
 	hr__report_add(r, GROUP, "io_uring", value ? HR_CHECK_NO : HR_CHECK_OK,

@@ -143,7 +143,7 @@ static void check_container(struct hr__report *r)
 	if (hr__report_text(r, status, sizeof(status), "proc/self/status") <= 0)
 		return;
 	seccomp = strstr(status, "Seccomp:");
-	if (seccomp && atoi(seccomp + 8) == 2)
+	if (seccomp && strtol(seccomp + 8, NULL, 10) == 2)
 		hr__report_add(r, GROUP, "seccomp", HR_CHECK_LIMITED,
 			       "if io_uring is refused, allow it in the profile",
 			       "a filter is active: it may deny io_uring or cachestat");

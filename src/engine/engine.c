@@ -205,16 +205,20 @@ static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 {
 	struct hr__seg *segs[SEG_BATCH];
 	int busy = 0, n;
+	uint32_t sent;
 
-	while (hr__feed(e) && harvest(e, false) && e->n_done < ios)
-		;
+	/* In batches, so that hot reads come back soon: whoever waits has enough after the first. */
+	do {
+		sent = hr__feed(e);
+		harvest(e, false);
+	} while (sent == HR__FEED_BATCH && e->n_done < hr__max(ios, 1));
+	/* Nothing on its way and nothing to send: what was held back for company moves now. */
+	if (e->ioq->in_flight == 0 && harvest(e, true))
+		return 0;
 	if (ios && e->n_done >= ios)
 		ios = 0;
-	if (ios) {
-		if (e->ioq->in_flight == 0 && harvest(e, true))
-			return 0;
+	if (ios)
 		busy = e->bounce->ops->wait(e->bounce, 0);
-	}
 	n = e->ioq->ops->pump(e->ioq, segs, SEG_BATCH,
 			      ios && !busy && e->ioq->in_flight ? worth_waiting(e, ios) : 0,
 			      timeout_ns);
@@ -222,7 +226,7 @@ static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 		return n;
 	for (int i = 0; i < n; i++)
 		segs[i]->owner->ops->arrived(segs[i]->owner, segs[i]);
-	if (!harvest(e, e->ioq->in_flight == 0) && !n && busy) {
+	if (!harvest(e, false) && !n && busy) {
 		e->bounce->ops->wait(e->bounce, hr__min(timeout_ns, LANE_NAP_NS));
 		harvest(e, false);
 	}

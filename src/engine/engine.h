@@ -21,7 +21,8 @@
 #define HR__DESTS_MAX (HR__LANE_MOVES_MAX - 1) /* chained ones: a segment's list fits one move() */
 #define HR__SEGMENTS_MAX 4096u                 /* power of two */
 #define HR__ROUTES_MAX 64u                     /* files that an engine remembers */
-#define HR__OPEN_MAX 64u                       /* open requests that are looked at one by one */
+#define HR__FEED_BATCH 64u
+#define HR__OPEN_MAX 64u /* open requests that are looked at one by one */
 
 /* hr_io.state_ */
 enum {
@@ -97,7 +98,11 @@ void hr__routes_drop(struct hr_engine *e);
 /* check.c: is this request one that can be carried out? Return: 0 or -code with a sentence. */
 int hr__io_check(struct hr_engine *e, const struct hr_io *io);
 
-/* window.c: hr__feed() - plan and send what there is room for. Return: segments sent. */
+/*
+ * window.c: hr__feed() - plan and send what there is room for, at most HR__FEED_BATCH segments: then
+ * the engine looks at what has finished, so that their memory stays in the cache.
+ * Return: segments sent.
+ */
 uint32_t hr__feed(struct hr_engine *e);
 /* Called when the last byte of a request is accounted for. */
 void hr__io_finish(struct hr_engine *e, struct hr_io *io);

@@ -9,9 +9,6 @@
 #include "base/util.h"
 #include "engine/engine.h"
 
-/* Segments sent before the engine looks at what has finished: keeps their memory in the cache. */
-#define FEED_BATCH 64u
-
 static bool fits_window(const struct hr_engine *e, const struct hr_io *io)
 {
 	return io->file == e->window_route->file && io->op == e->window_op &&
@@ -161,7 +158,7 @@ uint32_t hr__feed(struct hr_engine *e)
 {
 	uint32_t sent = 0;
 
-	while (sent < FEED_BATCH) {
+	while (sent < HR__FEED_BATCH) {
 		struct hr__transport *t;
 
 		if (!e->held && !hold_next(e))

@@ -16,9 +16,10 @@
 
 #define BATCH 64u /* extents a call */
 
-struct batch {
+/* The question, with room for the answer behind it. */
+union batch {
 	struct fiemap head;
-	struct fiemap_extent extents[BATCH];
+	unsigned char room[sizeof(struct fiemap) + BATCH * sizeof(struct fiemap_extent)];
 };
 
 static uint32_t map_flags(uint32_t fe)
@@ -85,7 +86,7 @@ static bool take_extent(struct hr__extents *out, const struct fiemap_extent *fe,
 /* Ask once from out->resume on. Return: 1 to go on, 0 at the end, or -errno. */
 static int ask(struct hr_file *file, struct hr__extents *out, uint64_t end)
 {
-	struct batch b;
+	union batch b;
 	uint64_t before = out->resume;
 	uint32_t n;
 	int err;
@@ -99,10 +100,10 @@ static int ask(struct hr_file *file, struct hr__extents *out, uint64_t end)
 		return err;
 	n = (uint32_t)hr__min(b.head.fm_mapped_extents, BATCH);
 	for (uint32_t i = 0; i < n; i++) {
-		if (!take_extent(out, &b.extents[i], end))
+		if (!take_extent(out, &b.head.fm_extents[i], end))
 			return 0;
 	}
-	if (n < BATCH || (b.extents[n - 1].fe_flags & FIEMAP_EXTENT_LAST))
+	if (n < BATCH || (b.head.fm_extents[n - 1].fe_flags & FIEMAP_EXTENT_LAST))
 		return 0;
 	if (out->resume == before)
 		out->more = true; /* a full answer about nothing: asking again would not end */

@@ -141,7 +141,7 @@ void hr_file_close(struct hr_file *file)
 		hr__file_put(file);
 }
 
-/* file->fd is open: refuse what is no file, remember who it is. Return: 0 or -code, with sentence. */
+/* file->fd is open: refuse what is no file, note who it is. Return: 0 or -code, sentence set. */
 static int identify(struct hr_file *file, const char *name)
 {
 	struct stat st;

@@ -39,7 +39,7 @@ struct hr_file {
 	uint64_t map_len;
 	atomic_flag map_lock;
 	bool map_honest;     /* mincore tells this process the truth about the mapping */
-	atomic_uint residency; /* enum hr__residency_rule; falls from CACHESTAT to MINCORE if refused */
+	atomic_uint residency; /* enum hr__residency_rule; CACHESTAT becomes MINCORE if refused */
 };
 
 void hr__file_get(struct hr_file *file);

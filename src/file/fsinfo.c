@@ -240,7 +240,7 @@ static void find_pci(const char *disk, char *out, size_t size)
 	}
 }
 
-/* The device number of the drive: of the file itself, or of what its file system is mounted from. */
+/* The device number of the drive: the file itself, or what its file system is mounted from. */
 static bool find_device_number(const struct hr_file *file, uint64_t *out)
 {
 	struct hr__fsinfo fs;

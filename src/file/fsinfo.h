@@ -17,8 +17,8 @@
 /* Is an accepted O_DIRECT really direct? */
 enum hr__direct_rule {
 	HR__DIRECT_YES,      /* refused where it is impossible */
-	HR__DIRECT_PROBE,    /* perhaps buffered in silence: look; believed when looking says nothing */
-	HR__DIRECT_DOUBTFUL, /* the same, but not believed without proof */
+	HR__DIRECT_PROBE,    /* perhaps buffered in silence: look; believed without proof */
+	HR__DIRECT_DOUBTFUL, /* the same, not believed without proof */
 	HR__DIRECT_NO,
 };
 

@@ -89,16 +89,15 @@ static bool sane_align(uint32_t align)
 }
 
 /* Ask a file system that has no STATX_DIOALIGN by reading. Return: alignment, 0 if it refuses. */
-static uint32_t try_alignments(const struct hr_file *file, void *buf)
+static uint32_t try_alignments(struct hr_file *file, void *buf)
 {
 	static const uint32_t sizes[] = {512, 4096};
 	uint64_t size;
 
-	if (hr__file_size((struct hr_file *)file, &size) < 0 || size < PROBE_BYTES ||
-	    !(file->flags & HR_FILE_READ))
+	if (hr__file_size(file, &size) < 0 || size < PROBE_BYTES || !(file->flags & HR_FILE_READ))
 		return SAFE_ALIGN;
 	for (size_t i = 0; i < HR_ARRAY_LEN(sizes); i++) {
-		/* An address that is no multiple of more than the size: the kernel judges it too. */
+		/* An address that is a multiple of this and no more: it is judged, too. */
 		char *addr = (char *)buf + sizes[i];
 
 		if (hr__sys->pread(file->fd_direct, addr, sizes[i], 0) >= 0)
@@ -186,7 +185,7 @@ static bool is_unchecked(const struct hr_file *file, const struct hr__fsinfo *fs
 /* No part of the file is compressed, inline or without a place on the drive. */
 static bool is_plain(struct hr_file *file)
 {
-	struct hr_extent list[PLAIN_EXTENTS_MAX];
+	struct hr_extent list[PLAIN_EXTENTS_MAX] = {{0}};
 	struct hr__extents extents = {.list = list, .cap = PLAIN_EXTENTS_MAX};
 
 	if (hr__file_extents(file, 0, 0, &extents) < 0 || extents.total != extents.n || !extents.n)

@@ -146,10 +146,6 @@ void hr__schedule_start(struct hr__schedule *s, uint64_t epoch, uint64_t positio
 {
 	uint64_t later;
 
-	if (position > 0 && steps_from(s, position) == 0) {
-		epoch++;
-		position = 0;
-	}
 	s->start_epoch = epoch;
 	s->start_position = position;
 	s->start_steps = steps_from(s, position);

@@ -61,7 +61,7 @@ struct hr__turn {
 void hr__schedule_init(struct hr__schedule *s, uint64_t samples,
 		       const struct hr_loader_options *opts);
 
-/* Start elsewhere; a position at which the epoch has no step left means the next epoch. */
+/* Start elsewhere; where the epoch has no step left, number 0 is the first of the next epoch. */
 void hr__schedule_start(struct hr__schedule *s, uint64_t epoch, uint64_t position);
 
 /* The batch with number @seq < total. */

@@ -110,8 +110,8 @@ static int cuda_claim(struct hr_device *dev, const void *ptr, uint64_t len)
 }
 
 /*
- * Short allocations come out of shared blocks at any multiple of 512 bytes; from BLOCK_BYTES on they
- * begin a block of their own, so a second try keeps the promise of whole pages.
+ * Short allocations come out of shared blocks at any multiple of 512 bytes; from BLOCK_BYTES on
+ * they begin a block of their own, so a second try keeps the promise of whole pages.
  */
 static int alloc_aligned(const struct hr__cuda_device *cd, uint64_t len, uint64_t *ptr)
 {

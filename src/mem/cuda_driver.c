@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem/cuda_driver.c - finds the CUDA driver at run time and translates its results; knows no device.
+ * mem/cuda_driver.c - finds the CUDA driver at run time and translates its results; knows no
+ * device.
  */
 #include <dlfcn.h>
 #include <errno.h>

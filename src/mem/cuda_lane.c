@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem/cuda_lane.c - a lane on a CUDA stream, ours or the caller's: copies by the copy engine for few
- * large pieces, one kernel launch for many small ones, tickets by a ring of events.
+ * mem/cuda_lane.c - a lane on a CUDA stream, ours or the caller's: copies by the copy engine for
+ * few large pieces, one kernel launch for many small ones, tickets by a ring of events.
  *
  * A lane belongs to one thread at a time and takes no lock. Ticket t has the event of slot
  * t % TICKETS; it is recorded last, so that it stands for all before it.
@@ -149,8 +149,8 @@ static int ticket_record(struct cuda_lane *cl, uint64_t *ticket)
 
 /*
  * Something was queued and then the driver refused more: the caller will take the memory back, so
- * what is on its way must end first. If even that cannot be watched, the context is gone and nothing
- * runs any more.
+ * what is on its way must end first. If even that cannot be watched, the context is gone and
+ * nothing runs any more.
  */
 static void drain(struct cuda_lane *cl)
 {
@@ -250,7 +250,8 @@ static int lists_open(struct cuda_lane *cl)
 	return 0;
 }
 
-/* Room for @len bytes in one stretch; waits for older launches if it must. *pos: where in the ring. */
+/* Room for @len bytes in one stretch; waits for older launches if it must. *pos: where in the
+ * ring. */
 static int list_reserve(struct cuda_lane *cl, uint64_t len, uint64_t *pos)
 {
 	uint64_t need = hr__align_up(len, LIST_ALIGN), at, start;

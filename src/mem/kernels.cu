@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem/kernels.cu - gather kernels: pieces at any byte to any byte, converted on the way. Compiled by
- * clang to kernels.ptx, and as C++ for the CPU by tests/fakecuda; the header named by
+ * mem/kernels.cu - gather kernels: pieces at any byte to any byte, converted on the way. Compiled
+ * by clang to kernels.ptx, and as C++ for the CPU by tests/fakecuda; the header named by
  * HR_KERNELS_SHIM makes the difference.
  *
  * The source is usually host memory behind PCIe, so all is made for that side: every load is 16
@@ -17,7 +17,7 @@ HR_DEVICE hr_v4 hr_shift(hr_v4 low, hr_v4 high, uint32_t shift)
 {
 	uint32_t w[7] = {low[0], low[1], low[2], low[3], high[0], high[1], high[2]};
 	uint32_t last = high[3], bits = (shift & 3) * 8;
-	hr_v4 out;
+	hr_v4 out = {0, 0, 0, 0};
 
 	if (shift & 8) {
 		HR_UNROLL
@@ -92,7 +92,7 @@ template <int from, int to> HR_DEVICE void hr_put_chunk(uint64_t dst, hr_v4 chun
 	}
 	HR_UNROLL
 	for (int i = 0; i < 16 / from * to / 16; i++) {
-		hr_v4 v;
+		hr_v4 v = {0, 0, 0, 0};
 
 		HR_UNROLL
 		for (int j = 0; j < 4; j++) {
@@ -151,7 +151,8 @@ HR_DEVICE hr_piece_view hr_view(uint64_t pieces, uint32_t index, uint32_t shift)
 	return v;
 }
 
-/* Convert and store the chunk that begins at source byte @src, as far as it belongs to the piece. */
+/* Convert and store the chunk that begins at source byte @src, as far as it belongs to the
+ * piece. */
 template <int from, int to>
 HR_DEVICE void hr_put(const hr_piece_view &v, uint64_t src, uint64_t dst, hr_v4 chunk)
 {
@@ -174,7 +175,8 @@ HR_DEVICE void hr_tile(const hr_piece_view &v, uint64_t tile, uint32_t rows)
 	hr_v4 got[HR__GATHER_ROWS_MAX + 1];
 
 	/* The first block of the row below the tile stands in for "thread 32" of the last row, so
-	 * thread 0 alone loads it, and only if anything is shifted. An empty range loads nothing. */
+	 * thread 0 alone loads it, and only if anything is shifted. An empty range loads
+	 * nothing. */
 	HR_UNROLL
 	for (uint32_t r = 0; r <= HR__GATHER_ROWS_MAX; r++) {
 		int wanted = r < rows || (r == rows && shift && !hr_lane());

@@ -66,7 +66,7 @@ static void drop_ipc_lock(void)
 
 static void become(const char *uid)
 {
-	uid_t id = (uid_t)atoi(uid);
+	uid_t id = (uid_t)strtoul(uid, NULL, 10);
 
 	if (setgroups(0, NULL) || setresgid(id, id, id) || setresuid(id, id, id))
 		fail("setuid");
@@ -78,7 +78,7 @@ int main(int argc, char **argv)
 
 	for (; i + 1 < argc && !strncmp(argv[i], "--", 2); i += 2) {
 		if (!strcmp(argv[i], "--deny-uring"))
-			deny = atoi(argv[i + 1]);
+			deny = (int)strtol(argv[i + 1], NULL, 10);
 		else if (!strcmp(argv[i], "--memlock")) {
 			drop_ipc_lock();
 			limit(RLIMIT_MEMLOCK, argv[i + 1]);

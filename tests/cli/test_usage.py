@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Help texts, version, and exit code 2 with a hint for everything that is not understood."""
+import os
+import re
+
 import common
 from common import run
 
@@ -21,6 +24,17 @@ class Usage(common.CliTest):
                 self.assertIn(f"  {option} ", done.out)
             self.assertEqual(done.err, "")
             self.assertLessEqual(max(map(len, done.out.splitlines())), 100)
+
+    def test_manual_pages_name_every_option(self):
+        """The pages are written by hand where they explain, but they may not forget an option."""
+        folder = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "man")
+        for verb in VERBS:
+            with open(os.path.join(folder, f"headrace-{verb}.1"), encoding="ascii") as f:
+                page = f.read().replace("\\-", "-")
+            options = re.findall(r"(?m)^  (--[a-z-]+)", self.ok(verb, "--help").out)
+            self.assertGreater(len(options), 3)
+            for option in set(options) - {"--help"}:
+                self.assertRegex(page, rf"(?m)^\.B {option}( |$)", f"{verb}: {option}")
 
     def test_version(self):
         self.assertRegex(self.ok("--version").out, r"^headrace \d+\.\d+\.\d+\n$")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fakecuda/kernels.cpp - the real gather kernels, compiled for the CPU, and the grid that runs them.
+ * fakecuda/kernels.cpp - the real gather kernels, compiled for the CPU, and the grid that runs
+ * them.
  */
 #define HR_KERNELS_SHIM "kernels_cpu.h"
 #include "mem/kernels.cu"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fakecuda/stream.c - streams as threads with a queue: copies, kernels, events and host calls really
- * run later and beside the caller.
+ * fakecuda/stream.c - streams as threads with a queue: copies, kernels, events and host calls
+ * really run later and beside the caller.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -152,7 +152,8 @@ static void *stream_main(void *arg)
 	return NULL;
 }
 
-/* @wait: return only when the operation is over, as the driver does for memory that is not pinned. */
+/* @wait: return only when the operation is over, as the driver does for memory that is not
+ * pinned. */
 static void push(struct fake_stream *s, const struct op *what, bool wait)
 {
 	struct op *op = malloc(sizeof(*op));

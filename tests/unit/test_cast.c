@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cast - hr__cast() against a loop over bytes: all pairs of types, all alignments 0..15 of both
- * ends, lengths around the vectors' widths, guard bytes on both sides.
+ * test_cast - hr__cast() against a loop over bytes: all pairs of types, all alignments 0..15 of
+ * both ends, lengths around the vectors' widths, guard bytes on both sides.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -81,7 +83,8 @@ static const struct hr_check_item *judge(struct machine *m, const char *name)
 	return NULL;
 }
 
-static void expect(struct machine *m, const char *name, enum hr_check_state state, const char *cause)
+static void expect(struct machine *m, const char *name, enum hr_check_state state,
+		   const char *cause)
 {
 	const struct hr_check_item *item = judge(m, name);
 
@@ -136,11 +139,13 @@ static void test_p2pdma(void **state)
 	struct machine *m = *state;
 
 	put(m, "proc/sys/kernel/osrelease", "6.8.0\n");
-	put(m, "proc/kallsyms", "0000000000000000 T pci_enable_device\n"
-				"0000000000000000 T pci_p2pdma_add_resource_more\n");
+	put(m, "proc/kallsyms",
+	    "0000000000000000 T pci_enable_device\n"
+	    "0000000000000000 T pci_p2pdma_add_resource_more\n");
 	expect(m, "PCI_P2PDMA", HR_CHECK_NO, "not built in");
-	put(m, "proc/kallsyms", "0000000000000000 T pci_enable_device\n"
-				"0000000000000000 T pci_p2pdma_add_resource\t[mod]\n");
+	put(m, "proc/kallsyms",
+	    "0000000000000000 T pci_enable_device\n"
+	    "0000000000000000 T pci_p2pdma_add_resource\t[mod]\n");
 	expect(m, "PCI_P2PDMA", HR_CHECK_OK, "built in");
 	/* the configuration of this very kernel wins over the symbols */
 	put(m, "boot/config-6.8.0", "CONFIG_PCI=y\n# CONFIG_PCI_P2PDMA is not set\n");
@@ -153,9 +158,10 @@ static void test_memlock(void **state)
 {
 	struct machine *m = *state;
 
-	put(m, "proc/self/limits", "Limit                     Soft Limit           Hard Limit\n"
-				   "Max locked memory         65536                65536     bytes\n"
-				   "Max open files            256                  4096      files\n");
+	put(m, "proc/self/limits",
+	    "Limit                     Soft Limit           Hard Limit\n"
+	    "Max locked memory         65536                65536     bytes\n"
+	    "Max open files            256                  4096      files\n");
 	put(m, "proc/self/status", "Name:\tx\nCapEff:\t0000000000000000\nSeccomp:\t0\n");
 	expect(m, "RLIMIT_MEMLOCK", HR_CHECK_LIMITED, "64 KiB");
 	expect(m, "RLIMIT_NOFILE", HR_CHECK_LIMITED, "256");
@@ -297,8 +303,8 @@ static void test_this_machine(void **state)
 		const struct hr_check_item *item = &m->report.items[i];
 
 		assert_true(item->name[0] && item->cause[0]);
-		refused |= !strcmp(item->name, "direct /no/such/place") &&
-			   item->state == HR_CHECK_NO;
+		refused |=
+			!strcmp(item->name, "direct /no/such/place") && item->state == HR_CHECK_NO;
 	}
 	assert_true(refused);
 	/* a directory is judged without leaving anything in it */
@@ -310,10 +316,10 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(test_empty_machine), CASE(test_version),	CASE(test_io_uring_sysctl),
-		CASE(test_p2pdma),	  CASE(test_memlock),	CASE(test_cgroup),
-		CASE(test_container),	  CASE(test_drives),	CASE(test_iommu_and_modules),
-		CASE(test_hostile_files), CASE(test_explain),	CASE(test_this_machine),
+		CASE(test_empty_machine), CASE(test_version), CASE(test_io_uring_sysctl),
+		CASE(test_p2pdma),        CASE(test_memlock), CASE(test_cgroup),
+		CASE(test_container),     CASE(test_drives),  CASE(test_iommu_and_modules),
+		CASE(test_hostile_files), CASE(test_explain), CASE(test_this_machine),
 	};
 #undef CASE
 

@@ -132,6 +132,11 @@ static void test_holes_and_flags(void **state)
 	assert_int_equal(hr__file_extents(&file, 200000, 10, &out), 0);
 	assert_int_equal(out.total, 0);
 	assert_int_equal(hr__file_extents(&file, 10, UINT64_MAX, &out), -EINVAL);
+	kernel.n = 0; /* nothing but a hole */
+	assert_int_equal(hr__file_extents(&file, 0, 0, &out), 0);
+	assert_int_equal(out.n, 1);
+	assert_false(out.more);
+	check(&list[0], 0, 100000, 0, HR_EXTENT_HOLE);
 	kernel.lie = REFUSE;
 	assert_int_equal(hr__file_extents(&file, 0, 0, &out), -EOPNOTSUPP);
 }

@@ -328,6 +328,7 @@ static void test_without_proc_and_sys(void **state)
 
 static void test_path_leads_elsewhere(void **state)
 {
+	uint32_t fds = count_fds();
 	struct hr_file *file;
 	int fd = open(path, O_RDONLY);
 
@@ -342,6 +343,7 @@ static void test_path_leads_elsewhere(void **state)
 	assert_int_equal(hr_file_import(fd, NULL, &file), -ENOENT);
 	assert_non_null(strstr(hr_error_detail(), "O_APPEND"));
 	close(fd);
+	assert_int_equal(count_fds(), fds);
 }
 
 static void test_dioalign_answers(void **state)

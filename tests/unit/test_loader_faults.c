@@ -256,11 +256,7 @@ static void lanes_that_lag(void **state)
 {
 	for (int i = 0; i < N_COUNTS; i++) {
 		struct slow_lane slow = {.lane = {.ops = &slow_ops, .dev = f.dev}};
-		struct hr_loader *loader =
-			open_loader(&f, (struct hr_loader_options){.batch_size = 4,
-								   .threads = thread_counts[i],
-								   .slots = 3,
-								   .timeout_ns = 1000000});
+		struct hr_loader *loader = open_with(thread_counts[i], 3);
 		const struct hr_batch *batch, *a = next_batch(loader), *b = next_batch(loader),
 					      *c = next_batch(loader);
 
@@ -268,6 +264,7 @@ static void lanes_that_lag(void **state)
 		expect_ok(hr_loader_release(loader, b, &slow.lane));
 		expect_code(hr_loader_release(loader, a, NULL), EINVAL, "not held");
 		/* its work is on the lane: nothing may be written to the slots yet */
+		loader->opts.timeout_ns = 1000000;
 		expect_code(hr_loader_next(loader, &batch), ETIMEDOUT, "no batch within");
 		assert_true(atomic_load(&slow.waits) > 0);
 		check_batch(&f, loader, a, false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_mem - devices and buffers: the same body on "host" and on "cuda:0" (tests/fakecuda), then the
- * refusals: names, ranges, pointers, buffers in use.
+ * test_mem - devices and buffers: the same body on "host" and on "cuda:0" (tests/fakecuda), then
+ * the refusals: names, ranges, pointers, buffers in use.
  */
 #include "fake_control.h"
 

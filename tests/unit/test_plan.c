@@ -201,7 +201,7 @@ static void test_in_place_neighbours_share_edges(void **state)
 	struct fixture *f = *state;
 
 	begin(f, &direct);
-	/* Tail of the first and head of the second lie in one block: read once, between the bodies. */
+	/* Tail of one and head of the next in one block: read once, between the bodies. */
 	add(f, 0, 10000, 512);
 	add(f, 10000, 20000, 512 * 10 - 2288);
 	CHECK(f, {0, 8192, 8192, 1, true, false}, {8192, 4096, 4096, 2, false, false},

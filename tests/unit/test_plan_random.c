@@ -37,7 +37,8 @@ struct window {
 	struct hr__plan plan;
 	struct hr__dest_pool pool;
 	uint32_t n, pool_size;
-	bool real; /* also move bytes */
+	bool ample; /* the pool never runs dry */
+	bool real;  /* also move bytes */
 	uint64_t segments, bytes_asked;
 	uint64_t last_off, staged_end;
 };
@@ -121,7 +122,8 @@ static void random_pieces(struct window *w)
 		memory_used += (uint32_t)p->len + 1; /* and one guard byte */
 		w->n++;
 	}
-	w->pool_size = rnd(2) ? N_MAX : (uint32_t)rnd(rnd(2) ? 3 : n + 1);
+	w->ample = rnd(2);
+	w->pool_size = w->ample ? n : (uint32_t)rnd(rnd(2) ? 3 : n + 1);
 	for (uint32_t i = 0; i < w->pool_size; i++) {
 		dests[i].next = w->pool.free;
 		w->pool.free = &dests[i];
@@ -203,7 +205,7 @@ static void check_segment(struct window *w, struct hr__plan_segment *seg)
 	check_segment_alone(w, seg);
 	CHECK(seg->off >= w->last_off);
 	w->last_off = seg->off;
-	if (!seg->in_place && !w->l.write && w->pool_size == N_MAX) {
+	if (!seg->in_place && !w->l.write && w->ample) {
 		CHECK(seg->off >= w->staged_end); /* no block twice */
 		w->staged_end = seg->off + seg->len;
 	}
@@ -236,7 +238,7 @@ static void check_minimal(const struct window *w)
 	const struct hr__limits *l = &w->l;
 	uint64_t segments = 0, bytes = 0, start = 0, end = 0;
 
-	if (l->write || l->in_place || l->gap > 1 || w->pool_size != N_MAX)
+	if (l->write || l->in_place || l->gap > 1 || !w->ample)
 		return;
 	if (l->gap && l->offset_align == 1)
 		return;

@@ -45,6 +45,13 @@ def is_fresh(build, name, common):
     return os.path.exists(stamp) and os.path.getmtime(stamp) > max(os.path.getmtime(name), common)
 
 
+def options_for(name):
+    """cmocka's assertions do not look as if they ended a test, so values seem to be unset."""
+    if name.startswith("tests/"):
+        return ["--checks=-clang-analyzer-core.*"]
+    return model_for(name)
+
+
 def model_for(name):
     if name in MODEL_AUTHORS:
         return []
@@ -56,7 +63,7 @@ def model_for(name):
 
 def judge(build, name):
     """(name, what clang-tidy says), nothing when the file is clean."""
-    done = subprocess.run(TIDY + ["-p", build] + model_for(name) + [name], text=True,
+    done = subprocess.run(TIDY + ["-p", build] + options_for(name) + [name], text=True,
                           capture_output=True)
     if done.returncode == 0:
         with open(stamp_of(build, name), "w", encoding="utf-8"):
@@ -77,7 +84,7 @@ def main():
             if said:
                 bad += 1
                 lines = [line for line in said.splitlines() if " error: " in line] or [said]
-                print("\n".join(lines).replace(ROOT + "/", "").replace("build/obj/../../", ""))
+                print("\n".join(lines).replace(ROOT + "/", "").replace("build/obj/", "").replace("../../", ""))
     return 1 if bad else 0
 
 

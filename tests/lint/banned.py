@@ -15,8 +15,8 @@ LIBRARY = [
     (r"sleep|usleep|nanosleep", (), "nothing sleeps: wait for an event with a bound"),
     (r"system|popen|fork|vfork|execv\w*|execl\w*", (), "the library starts no process"),
 ]
-# Nowhere in the project.
-EVERYWHERE = [
+# Nowhere in what is shipped.
+SHIPPED = [
     (r"strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atoll|alloca|tmpnam|mktemp", (),
      "unbounded or unchecked: use the sized or checked form"),
 ]
@@ -33,7 +33,7 @@ SYSTEM_LAYERS = ("src/file", "src/transport", "src/engine", "src/loader", "src/f
 
 
 def rules_for(path):
-    rules = list(EVERYWHERE)
+    rules = [] if under(path, "tests") else list(SHIPPED)
     if under(path, "src"):
         rules += LIBRARY
     if under(path, *SYSTEM_LAYERS):

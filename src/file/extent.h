@@ -17,9 +17,9 @@
 struct hr__extents {
 	struct hr_extent *list; /* the caller's array: receives the first ones of the range */
 	uint32_t cap, n;
-	uint64_t total;         /* in the range, holes included, up to HR__EXTENTS_MAX */
-	bool more;              /* the count ended at the limit; the range goes on */
-	uint64_t resume;        /* file offset up to which extents were counted */
+	uint64_t total;  /* in the range, holes included, up to HR__EXTENTS_MAX */
+	bool more;       /* the count ended at the limit; the range goes on */
+	uint64_t resume; /* file offset up to which extents were counted */
 };
 
 /*

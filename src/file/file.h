@@ -21,24 +21,24 @@ enum hr__residency_rule {
 
 struct hr_file {
 	atomic_uint refs;
-	uint64_t id;         /* never reused */
-	char *path;          /* "" if unknown */
-	uint32_t flags;      /* HR_FILE_* */
-	int fd;              /* buffered */
-	int fd_direct;       /* O_DIRECT, or -1 */
+	uint64_t id;           /* never reused */
+	char *path;            /* "" if unknown */
+	uint32_t flags;        /* HR_FILE_* */
+	int fd;                /* buffered */
+	int fd_direct;         /* O_DIRECT, or -1 */
 	uint32_t offset_align; /* direct: power of two; 0 without direct I/O */
 	uint32_t memory_align; /* direct: power of two; 0 without direct I/O */
 	bool is_block_device;
-	bool nowait;         /* RWF_NOWAIT reads work: a buffered read can say "not in the cache" */
-	bool memory_backed;  /* tmpfs, ramfs: always hot */
+	bool nowait;        /* RWF_NOWAIT reads work: a buffered read can say "not in the cache" */
+	bool memory_backed; /* tmpfs, ramfs: always hot */
 	char direct_reason[160];
 	char fs_name[24];
-	uint64_t dev, ino;   /* identity, for caches */
+	uint64_t dev, ino; /* identity, for caches */
 	/* mincore needs a mapping of the file: made on first use, replaced when the file grows */
 	void *map;
 	uint64_t map_len;
 	atomic_flag map_lock;
-	bool map_honest;     /* mincore tells this process the truth about the mapping */
+	bool map_honest;       /* mincore tells this process the truth about the mapping */
 	atomic_uint residency; /* enum hr__residency_rule; CACHESTAT becomes MINCORE if refused */
 };
 

@@ -18,47 +18,48 @@
 /* A piece as the planner sees it. */
 struct hr__want {
 	uint64_t file_off;
-	uint64_t len;      /* file bytes; > 0 */
-	uint64_t dst;      /* where it goes: only passed through, and looked at modulo memory_align */
-	void *owner;       /* passed through */
+	uint64_t len; /* file bytes; > 0 */
+	uint64_t dst; /* where it goes: only passed through, and looked at modulo memory_align */
+	void *owner;  /* passed through */
 	uint64_t body_end; /* the planner's: the part that goes in place ends here; at or before
 			      file_off when there is none (any more) */
 };
 
 /* Limits of the path, in bytes; powers of two where said. */
 struct hr__limits {
-	uint32_t offset_align;  /* of file offset and length of a request; power of two, 1 = any byte */
-	uint32_t memory_align;  /* of the address of an in-place request; power of two, 1 = any */
-	uint32_t segment_max;   /* longest request; a multiple of offset_align, >= 2 * offset_align */
-	uint32_t unit;          /* pieces are cut only at multiples of this from their start (elements
+	uint32_t
+		offset_align; /* of file offset and length of a request; power of two, 1 = any byte */
+	uint32_t memory_align; /* of the address of an in-place request; power of two, 1 = any */
+	uint32_t segment_max; /* longest request; a multiple of offset_align, >= 2 * offset_align */
+	uint32_t unit;        /* pieces are cut only at multiples of this from their start (elements
 				   of a conversion); power of two <= 8, 0 or 1 = anywhere */
-	uint32_t gap;           /* merge pieces whose distance is at most this */
-	uint32_t in_place_min;  /* an in-place body shorter than this is staged whole instead, unless
+	uint32_t gap;         /* merge pieces whose distance is at most this */
+	uint32_t in_place_min; /* an in-place body shorter than this is staged whole instead, unless
 				   the piece needs no staged edge at all */
-	bool in_place;          /* a request may target the destination itself */
-	bool staged;            /* a request may target staging memory */
-	bool write;             /* no merging, nothing beyond the piece may be touched: see below */
-	uint64_t file_size;     /* reads end here */
+	bool in_place;         /* a request may target the destination itself */
+	bool staged;           /* a request may target staging memory */
+	bool write;            /* no merging, nothing beyond the piece may be touched: see below */
+	uint64_t file_size;    /* reads end here */
 };
 
 /* One destination of a segment. */
 struct hr__dest {
-	struct hr__dest *next;  /* of the same segment, ascending seg_off */
+	struct hr__dest *next; /* of the same segment, ascending seg_off */
 	void *owner;
 	uint64_t dst;
-	uint32_t seg_off;       /* from the first byte of the segment */
+	uint32_t seg_off; /* from the first byte of the segment */
 	uint32_t len;
 };
 
 struct hr__plan_segment {
-	uint64_t off;       /* file offset, aligned to offset_align (or not, see .unaligned) */
-	uint32_t len;       /* to ask for: aligned; may reach past the end of the file */
-	uint32_t need;      /* up to the last byte that somebody wants: the least that must arrive */
-	bool in_place;      /* straight to the only destination, dests->dst */
-	bool unaligned;     /* writes only: an edge that must take the buffered descriptor */
+	uint64_t off;   /* file offset, aligned to offset_align (or not, see .unaligned) */
+	uint32_t len;   /* to ask for: aligned; may reach past the end of the file */
+	uint32_t need;  /* up to the last byte that somebody wants: the least that must arrive */
+	bool in_place;  /* straight to the only destination, dests->dst */
+	bool unaligned; /* writes only: an edge that must take the buffered descriptor */
 	uint32_t n_dests;
-	struct hr__dest first;     /* the first destination is stored here... */
-	struct hr__dest *last;     /* ...the others are chained from a pool */
+	struct hr__dest first; /* the first destination is stored here... */
+	struct hr__dest *last; /* ...the others are chained from a pool */
 };
 
 /* Destinations beyond the first of a segment come from a pool that the caller owns. */
@@ -68,9 +69,9 @@ struct hr__dest_pool {
 
 struct hr__plan {
 	struct hr__limits limits;
-	struct hr__want *wants;  /* the caller's array of cap entries */
+	struct hr__want *wants; /* the caller's array of cap entries */
 	uint32_t cap, n;
-	uint32_t first;          /* wants before it are finished */
+	uint32_t first; /* wants before it are finished */
 	bool sorted;
 };
 
@@ -86,7 +87,8 @@ void hr__plan_begin(struct hr__plan *plan, const struct hr__limits *limits);
  * Return: bytes that will be planned (0 .. len), or -ENOSPC when the window is full,
  * -EOVERFLOW when file_off + len or dst + len overflows.
  */
-int64_t hr__plan_add(struct hr__plan *plan, uint64_t file_off, uint64_t len, uint64_t dst, void *owner);
+int64_t hr__plan_add(struct hr__plan *plan, uint64_t file_off, uint64_t len, uint64_t dst,
+		     void *owner);
 
 /*
  * hr__plan_next() - the next segment, in ascending file offset.

@@ -40,8 +40,8 @@ struct hr__lane_ops {
 	 * has passed. @n: 1..hr__lane_move_max(). Sets *ticket (they grow by any step).
 	 * Return: copies and launches that were issued (>= 0), or -code.
 	 */
-	int (*move)(struct hr_lane *lane, enum hr__where where, const struct hr__move *moves, uint32_t n,
-		    enum hr_dtype from, enum hr_dtype to, uint64_t *ticket);
+	int (*move)(struct hr_lane *lane, enum hr__where where, const struct hr__move *moves,
+		    uint32_t n, enum hr_dtype from, enum hr_dtype to, uint64_t *ticket);
 	/* *passed = the highest ticket that has finished, with all before it. Return: 0 or -code. */
 	int (*poll)(struct hr_lane *lane, uint64_t *passed);
 	/* Wait until @ticket has passed, or -ETIMEDOUT after @timeout_ns. */

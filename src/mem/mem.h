@@ -16,10 +16,10 @@
 #include "mem/lane.h"
 
 /* Bits of hr_device.caps: one per optional operation. */
-#define HR__MEM_CAP_EXPORT (1u << 0)     /* export() works: peer DMA mappings */
+#define HR__MEM_CAP_EXPORT (1u << 0) /* export() works: peer DMA mappings */
 /* Addresses are plain pointers: the CPU and the drive may use them. */
 #define HR__MEM_CAP_HOST_VISIBLE (1u << 1)
-#define HR__MEM_CAP_CAST (1u << 2)       /* lanes convert element types */
+#define HR__MEM_CAP_CAST (1u << 2) /* lanes convert element types */
 
 struct hr__mem_ops {
 	const char *name;
@@ -52,17 +52,18 @@ struct hr_device {
 struct hr_buffer {
 	struct hr_device *dev;
 	void *ptr;
-	uint64_t len;        /* as asked for */
-	uint64_t alloc_len;  /* 0: memory of the caller */
-	atomic_uint busy;    /* requests in flight on it */
-	uint64_t id;         /* never reused, so that caches cannot mistake one buffer for another */
+	uint64_t len;       /* as asked for */
+	uint64_t alloc_len; /* 0: memory of the caller */
+	atomic_uint busy;   /* requests in flight on it */
+	uint64_t id;        /* never reused, so that caches cannot mistake one buffer for another */
 };
 
 /* One per provider; the list is in mem/device.c. @name matched by prefix, such as "cuda:". */
 struct hr__mem_provider {
 	const char *prefix;
 	bool exact;
-	int (*open)(const char *name, struct hr_device **out); /* refs set to 1 by hr_device_open() */
+	int (*open)(const char *name,
+		    struct hr_device **out); /* refs set to 1 by hr_device_open() */
 };
 extern const struct hr__mem_provider hr__mem_host, hr__mem_cuda;
 

@@ -204,8 +204,8 @@ static uint32_t worth_waiting(const struct hr_engine *e, uint32_t ios)
 static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 {
 	struct hr__seg *segs[SEG_BATCH];
+	uint32_t sent, want = 0;
 	int busy = 0, n;
-	uint32_t sent;
 
 	/* In batches, so that hot reads come back soon: whoever waits has enough after the first. */
 	do {
@@ -219,14 +219,19 @@ static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 		ios = 0;
 	if (ios)
 		busy = e->bounce->ops->wait(e->bounce, 0);
-	n = e->ioq->ops->pump(e->ioq, segs, SEG_BATCH,
-			      ios && !busy && e->ioq->in_flight ? worth_waiting(e, ios) : 0,
-			      timeout_ns);
+	/*
+	 * While the device moves something, the drive is looked at for a short time only: its next
+	 * answer, soon as a rule, is the moment to look at the device again without sleeping on it.
+	 */
+	if (ios && e->ioq->in_flight)
+		want = worth_waiting(e, ios);
+	n = e->ioq->ops->pump(e->ioq, segs, SEG_BATCH, want,
+			      busy ? hr__min(timeout_ns, LANE_NAP_NS) : timeout_ns);
 	if (n < 0)
 		return n;
 	for (int i = 0; i < n; i++)
 		segs[i]->owner->ops->arrived(segs[i]->owner, segs[i]);
-	if (!harvest(e, false) && !n && busy) {
+	if (!harvest(e, false) && !want && busy) {
 		e->bounce->ops->wait(e->bounce, hr__min(timeout_ns, LANE_NAP_NS));
 		harvest(e, false);
 	}

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <headrace/config.h>
+
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/util.h"
@@ -17,6 +19,9 @@
 #include "loader/loader.h"
 
 #define ENGINE_DEPTH_DEFAULT 128u
+#define STAGING_BLOCK 4096u /* what a sample's edges cost in the ring at most */
+#define STAGING_MIN (1ull << 20)
+#define STAGING_MAX (16ull << 30)
 #define REAP_SLICE_NS 100000000ull /* how long a stop may go unnoticed while a drive is silent */
 #define IDLE_SLICE_NS 3600000000000ull /* an idle thread is woken by its event, not by this */
 
@@ -62,11 +67,28 @@ void hr__filler_fini(struct hr__filler *filler)
 	free(filler->groups.files);
 }
 
+/*
+ * The engines of a loader share one budget of staging memory, but a batch must fit into its ring, or
+ * it would take more than two trips to the device.
+ */
+static uint64_t staging_share(const struct hr_loader *loader)
+{
+	uint64_t block = STAGING_BLOCK;
+	uint64_t sample = hr__align_up(loader->ds->info.sample_bytes + block, block);
+	uint64_t batch = loader->opts.batch_size * sample;
+	uint64_t share = hr_config_get()->staging_bytes / hr__max(1, loader->opts.threads);
+
+	return hr__max(STAGING_MIN, hr__min(hr__max(batch, share), STAGING_MAX));
+}
+
 int hr__filler_open(struct hr__filler *filler)
 {
 	struct hr_loader *loader = filler->loader;
+	struct hr_engine_options opts = loader->opts.engine;
 
-	return hr_engine_open(loader->dev, &loader->opts.engine, &filler->engine);
+	if (!opts.staging_bytes)
+		opts.staging_bytes = hr__align_up(staging_share(loader), STAGING_BLOCK);
+	return hr_engine_open(loader->dev, &opts, &filler->engine);
 }
 
 void hr__filler_close(struct hr__filler *filler)

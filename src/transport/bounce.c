@@ -4,7 +4,7 @@
  * once.
  *
  * A read lands in the ring and waits in `arrived` until moving it pays: when some request is whole
- * in host memory, when a large segment came, when a quarter of the ring is waiting, or when nothing
+ * in host memory, when a large segment came, when half of the ring is waiting, or when nothing
  * else can happen. Then everything that waits goes to the device in one list, so that a batch of
  * small samples costs one launch. A lane that copies on the CPU moves each segment at once, while it
  * is in the cache. A write takes the same way backwards.
@@ -206,7 +206,7 @@ static void read_arrived(struct bounce *b, struct hr__seg *seg)
 	}
 	hr__seg_list_add(&b->arrived, seg);
 	b->arrived_bytes += seg->plan.len;
-	if (seg->plan.len >= LARGE_SEGMENT || b->arrived_bytes >= b->env.staging->len / 4)
+	if (seg->plan.len >= LARGE_SEGMENT || b->arrived_bytes >= b->env.staging->len / 2)
 		b->flush = true;
 }
 

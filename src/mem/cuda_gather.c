@@ -66,6 +66,7 @@ int hr__cuda_gather_plan(const struct hr__cuda_device *cd, const struct hr__move
 		alike = alike && moves[i].len == moves[0].len;
 	}
 	out->args.tile_shift = pick_shift(cd, total);
+	out->args.count = n;
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t tiles = hr__gather_tiles((uintptr_t)moves[i].src, (uintptr_t)moves[i].dst,
 						  moves[i].len, cast, out->args.tile_shift);

@@ -27,7 +27,7 @@
 /* Kernels load 8 bytes at a time from a list; lines of 128 keep two lists apart. */
 #define LIST_ALIGN 128u
 
-#define SPIN_NS 20000ull
+#define SPIN_NS 50000ull /* a nap of any length costs about as much */
 #define NAP_MIN_NS 20000l
 #define NAP_MAX_NS 200000l
 

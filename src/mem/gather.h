@@ -37,7 +37,7 @@ struct hr__gather_args {
 	uint32_t tiles_per_piece; /* of every piece when they are alike */
 	uint32_t tiles;           /* in all */
 	uint32_t tile_shift;
-	uint32_t reserved;
+	uint32_t count; /* pieces */
 };
 
 /* X(symbol in the PTX, enum hr_dtype from, to). u32 -> i32 keeps the bits: it is a byte copy. */

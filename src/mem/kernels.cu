@@ -134,10 +134,9 @@ struct hr_piece_view {
 };
 
 template <int from, int to>
-HR_DEVICE hr_piece_view hr_view(uint64_t pieces, uint32_t index, uint32_t shift)
+HR_DEVICE hr_piece_view hr_view(struct hr__gather_piece piece, uint32_t shift)
 {
-	uint64_t at = pieces + (uint64_t)index * sizeof(struct hr__gather_piece);
-	uint64_t src = hr_load_u64(at), dst = hr_load_u64(at + 8), len = hr_load_u64(at + 16);
+	uint64_t src = piece.src, dst = piece.dst, len = piece.len;
 	uint32_t head = hr__gather_head(dst, from != to);
 	hr_piece_view v;
 
@@ -209,6 +208,7 @@ template <int from, int to> HR_DEVICE void hr_gather(const struct hr__gather_arg
 	uint32_t left = (uint32_t)((uint64_t)args.tiles * (warp + 1) / warps) - at;
 	uint32_t rows = 1u << (args.tile_shift - HR__GATHER_SHIFT_MIN);
 	uint64_t pieces = hr_dev_ptr(args.pieces, 0), tile;
+	hr_list_view list;
 
 	if (!left)
 		return;
@@ -222,8 +222,11 @@ template <int from, int to> HR_DEVICE void hr_gather(const struct hr__gather_arg
 		piece = at / args.tiles_per_piece;
 		tile = at % args.tiles_per_piece;
 	}
+	list = hr_list_load(pieces, piece, args.count);
 	while (left) {
-		hr_piece_view v = hr_view<from, to>(pieces, piece, args.tile_shift);
+		if (piece - list.first >= 32)
+			list = hr_list_load(pieces, piece, args.count);
+		hr_piece_view v = hr_view<from, to>(hr_list_get(list, piece), args.tile_shift);
 		uint64_t slots = args.starts ? v.tiles : args.tiles_per_piece;
 
 		for (; left && tile < slots; left--, tile++) {

@@ -57,6 +57,49 @@ HR_DEVICE uint32_t hr_load_u32(uint64_t address)
 }
 
 /*
+ * 32 consecutive entries of a list, one in each thread of a warp: a warp that fetched its entries one
+ * by one would stand still for a trip over PCIe before each piece.
+ */
+struct hr_list_view {
+	uint64_t src, dst, len;
+	uint32_t first;
+};
+
+HR_DEVICE hr_list_view hr_list_load(uint64_t list, uint32_t first, uint32_t count)
+{
+	hr_list_view view = {0, 0, 0, first};
+	uint32_t i = first + hr_lane();
+
+	if (i < count) {
+		uint64_t at = list + (uint64_t)i * sizeof(struct hr__gather_piece);
+
+		view.src = hr_load_u64(at);
+		view.dst = hr_load_u64(at + 8);
+		view.len = hr_load_u64(at + 16);
+	}
+	return view;
+}
+
+HR_DEVICE uint64_t hr_shfl_u64(uint64_t v, uint32_t lane)
+{
+	uint32_t low =
+		(uint32_t)__nvvm_shfl_sync_idx_i32(0xffffffffu, (int)(uint32_t)v, (int)lane, 31);
+	uint32_t high =
+		(uint32_t)__nvvm_shfl_sync_idx_i32(0xffffffffu, (int)(v >> 32), (int)lane, 31);
+
+	return ((uint64_t)high << 32) | low;
+}
+
+/* Entry @index, first <= index < first + 32. All threads of the warp must come here together. */
+HR_DEVICE struct hr__gather_piece hr_list_get(const hr_list_view &view, uint32_t index)
+{
+	uint32_t lane = index - view.first;
+
+	return {hr_shfl_u64(view.src, lane), hr_shfl_u64(view.dst, lane),
+		hr_shfl_u64(view.len, lane)};
+}
+
+/*
  * The aligned 16 bytes at @block when they overlap [first, end), else zeros. Such a load never
  * crosses a page, so it may read beyond the piece, but never beyond memory.
  */

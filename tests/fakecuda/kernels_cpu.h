@@ -74,6 +74,30 @@ HR_DEVICE uint32_t hr_load_u32(uint64_t address)
 	return v;
 }
 
+struct hr_list_view {
+	uint64_t list;
+	uint32_t first, count;
+};
+
+HR_DEVICE hr_list_view hr_list_load(uint64_t list, uint32_t first, uint32_t count)
+{
+	return {list, first, count};
+}
+
+/* The GPU holds 32 entries from the first on, and nothing behind the list's end. */
+HR_DEVICE struct hr__gather_piece hr_list_get(const hr_list_view &view, uint32_t index)
+{
+	uint64_t at = view.list + (uint64_t)index * sizeof(struct hr__gather_piece);
+
+	if (index < view.first || index - view.first >= 32 || index >= view.count) {
+		fake_misuse("entry %u of a list that holds %u from %u on", index, view.count,
+			    view.first);
+		hr_cpu.bad = true;
+		return {0, 0, 0};
+	}
+	return {hr_load_u64(at), hr_load_u64(at + 8), hr_load_u64(at + 16)};
+}
+
 /* Only bytes of the piece: its neighbours may belong to other threads, which a GPU does not mind. */
 HR_DEVICE hr_v4 hr_load_block(uint64_t block, uint64_t first, uint64_t end)
 {

@@ -2,7 +2,7 @@
 /*
  * gpu_mem - the memory layer on a real GPU: every conversion at odd addresses compared byte by byte
  * with the CPU, both directions, then rates. Prints "name value unit" lines; exit 0, 1, or 77
- * without a device. usage: gpu_mem [DEVICE] [check|rates]
+ * without a device. usage: gpu_mem [DEVICE] [check|rates|all [BLOCKS]], BLOCKS of a kernel's grid.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include <headrace/error.h>
 
 #include "base/util.h"
-#include "mem/mem.h"
+#include "mem/cuda.h"
 
 #define RING_BYTES (1ull << 30)
 #define SAMPLE_BYTES 8192u
@@ -258,6 +258,9 @@ int main(int argc, char **argv)
 	hr_device_info(b.dev, &info);
 	printf("# %s, %s, driver %s, pci %s, kernels %d %s\n", info.name, info.model, info.driver,
 	       info.pci, info.kernels, info.kernels_reason);
+	if (argc > 3 && info.kind == HR_DEVICE_CUDA)
+		((struct hr__cuda_device *)b.dev)->blocks_max =
+			(uint32_t)strtoul(argv[3], NULL, 10);
 	if (bench_open(&b))
 		return 1;
 	if (strcmp(what, "rates"))

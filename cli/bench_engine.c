@@ -30,7 +30,6 @@ struct load {
 	struct hr_io **ready;  /* the round's requests, in and out */
 	uint8_t *block;        /* --verify of writes: the pattern of one block */
 	uint32_t depth, batch; /* requests on the way; pieces of each */
-	uint32_t round;        /* requests that are reaped at once, at most */
 	uint64_t bs, left;     /* blocks that may still be started */
 };
 
@@ -63,12 +62,6 @@ static int open_load(struct load *l, struct bench_worker *w)
 	hr_device_info(b->device.dev, &info);
 	if (info.kind != HR_DEVICE_HOST)
 		l->depth *= 2;
-	/*
-	 * Few at a time, so that the drive gets its next requests while the last ones are still
-	 * looked at: on a drive that answers in bursts a quarter of the depth at once costs a tenth
-	 * of the rate.
-	 */
-	l->round = l->batch > 1 ? l->depth : b->set->depth < 32 ? 1 : (uint32_t)b->set->depth / 16;
 	l->bs = b->set->bs;
 	l->left = bench_blocks_limit(w);
 	pieces = (uint64_t)l->depth * l->batch;
@@ -187,7 +180,7 @@ static int run_load(struct load *l)
 
 		if (sent < n) /* asked again, the one that was refused says why */
 			return sent < 0 ? sent : hr_submit(l->engine, l->ready + sent, 1);
-		n = hr_reap(l->engine, l->ready, l->round, 1, REAP_NS);
+		n = hr_reap(l->engine, l->ready, l->depth, 1, REAP_NS);
 		now = cli_now_ns();
 		quiet = n ? 0 : quiet + 1;
 		if (quiet > STUCK_ROUNDS)

@@ -200,6 +200,18 @@ static uint32_t worth_waiting(const struct hr_engine *e, uint32_t ios)
 	return (uint32_t)hr__max(hr__min(least, in_flight), 1);
 }
 
+/*
+ * How many answers to take at once. Somebody who waits for single requests sends the next ones when
+ * these are back: few at a time, so that the drive is never short of work. On a drive that answers
+ * in bursts, taking a quarter of the depth at once costs a tenth of the rate.
+ */
+static uint32_t round_max(const struct hr_engine *e, uint32_t want)
+{
+	uint32_t few = (uint32_t)hr__max(e->ioq->depth / 16, 1);
+
+	return want && want <= few ? few : SEG_BATCH;
+}
+
 /* One turn: send, wait for the drive or the device, move on what came. Return: 0 or -code. */
 static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 {
@@ -225,7 +237,7 @@ static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 	 */
 	if (ios && e->ioq->in_flight)
 		want = worth_waiting(e, ios);
-	n = e->ioq->ops->pump(e->ioq, segs, SEG_BATCH, want,
+	n = e->ioq->ops->pump(e->ioq, segs, round_max(e, want), want,
 			      busy ? hr__min(timeout_ns, LANE_NAP_NS) : timeout_ns);
 	if (n < 0)
 		return n;

@@ -29,7 +29,7 @@ struct hr_config {
 	enum hr_path path;      /* HEADRACE_PATH: auto */
 	bool require_direct;    /* HEADRACE_REQUIRE=direct: false */
 	enum hr_log_level log;  /* HEADRACE_LOG: warn */
-	uint64_t staging_bytes; /* HEADRACE_STAGING_BYTES: 32 MiB, 256 KiB..16 GiB */
+	uint64_t staging_bytes; /* HEADRACE_STAGING_BYTES: 24 MiB, 256 KiB..16 GiB */
 	bool no_uring;          /* HEADRACE_NO_URING=1: false */
 	char problem[160]; /* the first variable that was not understood and is ignored, or "" */
 };

@@ -32,8 +32,9 @@ struct hr_device_info {
 	char pci[16];    /* "0000:3b:00.0", "" for "host" */
 	char driver[32]; /* driver version, such as "13.0"; "" for "host" */
 	enum hr_device_kind kind;
-	uint64_t memory_bytes;         /* total device memory */
-	bool kernels;                  /* the gather kernel is loaded; false: see kernels_reason */
+	uint64_t memory_bytes; /* total device memory */
+	int numa_node;         /* of the machine, beside the device; -1 unknown or only one */
+	bool kernels;          /* the gather kernel is loaded; false: see kernels_reason */
 	bool registers_read_only_host; /* read-only host pages can be registered */
 	char kernels_reason[128];      /* why not, "" if kernels is true */
 };

@@ -117,6 +117,12 @@ static int sys_munmap(void *addr, size_t len)
 	return errno_or(munmap(addr, len));
 }
 
+static int sys_mbind(void *addr, size_t len, int mode, const unsigned long *nodes,
+		     unsigned long nodes_max)
+{
+	return errno_or((int)syscall(__NR_mbind, addr, len, mode, nodes, nodes_max, 0));
+}
+
 static int sys_mincore(void *addr, size_t len, unsigned char *vec)
 {
 	return errno_or(mincore(addr, len, vec));
@@ -179,6 +185,7 @@ const struct hr__sys hr__sys_real = {
 	.cachestat = sys_cachestat,
 	.mmap = sys_mmap,
 	.munmap = sys_munmap,
+	.mbind = sys_mbind,
 	.mincore = sys_mincore,
 	.ring_init = sys_ring_init,
 	.ring_exit = sys_ring_exit,

@@ -47,6 +47,8 @@ struct hr__sys {
 	void *(*mmap)(size_t len, int prot, int flags, int fd,
 		      uint64_t offset); /* NULL on failure */
 	int (*munmap)(void *addr, size_t len);
+	int (*mbind)(void *addr, size_t len, int mode, const unsigned long *nodes,
+		     unsigned long nodes_max);
 	int (*mincore)(void *addr, size_t len, unsigned char *vec);
 	/* io_uring: called by transport/uring.c alone */
 	int (*ring_init)(unsigned int entries, struct io_uring *ring, struct io_uring_params *p);

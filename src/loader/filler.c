@@ -14,9 +14,11 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/numa.h"
 #include "base/util.h"
 #include "file/file.h"
 #include "loader/loader.h"
+#include "mem/mem.h"
 
 #define ENGINE_DEPTH_DEFAULT 128u
 #define STAGING_BLOCK 4096u /* what a sample's edges cost in the ring at most */
@@ -336,8 +338,10 @@ static void *run_filler(void *arg)
 {
 	struct hr__filler *filler = arg;
 	struct hr_loader *loader = filler->loader;
-	int rc = hr__filler_open(filler);
+	int rc;
 
+	hr__numa_run_on(loader->dev->info.numa_node); /* before its ring is touched */
+	rc = hr__filler_open(filler);
 	tell_opened(filler, rc);
 	if (rc < 0)
 		return NULL;

@@ -15,6 +15,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/numa.h"
 #include "base/util.h"
 #include "mem/cuda.h"
 
@@ -322,6 +323,7 @@ static int read_info(struct hr__cuda_device *cd, int version)
 		info->pci[0] = '\0';
 	for (char *p = info->pci; *p; p++) /* as sysfs writes it */
 		*p = *p >= 'A' && *p <= 'F' ? (char)(*p - 'A' + 'a') : *p;
+	info->numa_node = hr__numa_node_of_pci(info->pci);
 	info->kind = HR_DEVICE_CUDA;
 	info->memory_bytes = bytes;
 	info->registers_read_only_host = read_only != 0;

@@ -198,6 +198,7 @@ static int host_open(const char *name, struct hr_device **out)
 	dev->ops = &host_ops;
 	dev->caps = HR__MEM_CAP_HOST_VISIBLE | HR__MEM_CAP_CAST;
 	dev->info.kind = HR_DEVICE_HOST;
+	dev->info.numa_node = -1;
 	dev->info.memory_bytes =
 		(uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	dev->info.kernels = true;

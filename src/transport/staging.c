@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/numa.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "transport/staging.h"
@@ -26,6 +27,7 @@ int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max, st
 		goto err_slots;
 	}
 	/* Advice only: without huge pages pinning costs more, without DONTFORK a child copies pages. */
+	hr__numa_prefer(ring.base, len, dev->info.numa_node);
 	madvise(ring.base, len, MADV_HUGEPAGE);
 	madvise(ring.base, len, MADV_DONTFORK);
 	ret = dev->ops->pin(dev, ring.base, len, &device_ptr);

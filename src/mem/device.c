@@ -64,7 +64,7 @@ int hr_device_open(const char *name, struct hr_device **out)
 		if (ret)
 			return ret;
 		atomic_init(&dev->refs, 1);
-		strcpy(dev->info.name, name);
+		snprintf(dev->info.name, sizeof(dev->info.name), "%s", name);
 		assert_ops(dev);
 		*out = dev;
 		return 0;

@@ -173,7 +173,7 @@ static void read_model(char *model, size_t size)
 	char text[4096], *line, *end;
 	int n = hr__read_text("/proc/cpuinfo", text, sizeof(text));
 
-	strcpy(model, "processor");
+	snprintf(model, size, "processor");
 	if (n <= 0)
 		return;
 	line = strstr(text, key);

@@ -7,6 +7,7 @@ kernel charged them to the finished process (start and end included).
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import re
@@ -69,9 +70,11 @@ class Shape:
                 f"threads {self.threads} {self.seconds:g} s")
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     """In the child: a benchmark that is stopped must not leave its own children behind."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the line above: no signal will come
+        os._exit(1)
 
 
 def run_child(argv: Sequence[str], timeout: float, env: dict[str, str] | None = None) -> Finished:
@@ -80,7 +83,8 @@ def run_child(argv: Sequence[str], timeout: float, env: dict[str, str] | None = 
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began = time.monotonic()
         child = subprocess.Popen([str(a) for a in argv], stdout=out, stderr=err, env=full,
-                                 stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
+                                 stdin=subprocess.DEVNULL,
+                                 preexec_fn=functools.partial(_die_with_parent, os.getpid()))
         deadline, pause = began + timeout, 0.0005
         while True:
             pid, status, usage = os.wait4(child.pid, os.WNOHANG)

@@ -38,7 +38,7 @@ static const struct cli_option options[] = {
 	    16ull << 30),
 	OPT("seed", CLI_NUMBER, seed, "N", "of the order and of the written pattern (default 0)", 0,
 	    0),
-	OPT("verify", CLI_FLAG, verify, NULL, "check data after the timed run; see below", 0, 0),
+	OPT("verify", CLI_FLAG, verify, NULL, "check data after the timed run; see above", 0, 0),
 	OPT("overwrite", CLI_FLAG, overwrite, NULL, "allow writes to a file that exists", 0, 0),
 	CLI_COMMON_OPTIONS(struct bench_settings),
 };

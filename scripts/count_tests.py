@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Count the results of one `meson test`: prints "PASSED FAILED SKIPPED", failures to stderr."""
+"""Count the results of one `meson test`: prints "PASSED FAILED SKIPPED"; failures, and why anything
+was skipped, to stderr. Usage: count_tests.py TESTLOG OUTPUT STATUS-OF-MESON
+"""
 import json
+import re
 import sys
 
 GOOD = {"OK", "EXPECTEDFAIL"}
 SKIPPED = {"SKIP"}
+# Python: test (class) ... skipped 'why'; shell and C: SKIP what: why
+PART_SKIPPED = re.compile(r"^(?:(.*?) \.\.\. skipped (['\"])(.*)\2|(SKIP(?:PED)?\b.*|skipped: .*))$", re.I)
 
 
 def records(path):
@@ -24,11 +29,28 @@ def show(record, lines=60):
             print("    " + line, file=sys.stderr)
 
 
+def show_skips(record):
+    """Why the test or a part of it was skipped: a test that passed may have left something out."""
+    reasons = []
+    for stream in ("stdout", "stderr"):
+        for line in (record.get(stream) or "").splitlines():
+            match = PART_SKIPPED.match(line.strip())
+            if match and match.group(4):
+                reasons.append(match.group(4))
+            elif match:
+                reasons.append(f"skipped {match.group(1).split(' (')[0]}: {match.group(3)}")
+    if not reasons and record["result"] in SKIPPED:
+        reasons = ["skipped, and does not say why"]
+    for reason in dict.fromkeys(reasons):
+        print(f"    {record['name'].split(' / ')[-1]}: {reason}", file=sys.stderr)
+
+
 def main():
-    testlog, output = sys.argv[1:3]
+    testlog, output, status = sys.argv[1:4]
     passed = failed = skipped = 0
     try:
         for record in records(testlog):
+            show_skips(record)
             if record["result"] in GOOD:
                 passed += 1
             elif record["result"] in SKIPPED:
@@ -45,6 +67,10 @@ def main():
         else:
             print(f"{testlog}: {error}\n{said[-4000:]}", file=sys.stderr)
             failed += 1
+    if status != "0" and not failed:
+        with open(output, encoding="utf-8", errors="replace") as text:
+            print(f"meson test ended with {status}:\n{text.read()[-4000:]}", file=sys.stderr)
+        failed += 1
     print(passed, failed, skipped)
 
 

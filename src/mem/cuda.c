@@ -25,13 +25,7 @@
 #define BUFFER_ALIGN 4096u       /* promised by hr_buffer_alloc() */
 #define BLOCK_BYTES (2ull << 20) /* the driver's unit of device memory */
 
-/*
- * A gather is limited by PCIe, which a few SMs saturate: 40 blocks of 512 threads with four 16-byte
- * loads each ask for 1.3 MB at once, ten times what the link holds in flight. A quarter of the SMs
- * stays the bound on small devices, so that a training step beside it keeps the rest.
- */
-#define BLOCKS_MAX 40u
-#define BLOCKS_MIN 4u
+#define BLOCKS_MIN 4u /* of a gather kernel's grid */
 
 static struct hr__cuda_device *to_cuda(struct hr_device *dev)
 {
@@ -328,7 +322,8 @@ static int read_info(struct hr__cuda_device *cd, int version)
 	info->memory_bytes = bytes;
 	info->registers_read_only_host = read_only != 0;
 	snprintf(info->driver, sizeof(info->driver), "%d.%d", version / 1000, version % 1000 / 10);
-	cd->blocks_max = (uint32_t)hr__max(BLOCKS_MIN, hr__min(BLOCKS_MAX, (uint64_t)sms / 4));
+	cd->blocks_max =
+		(uint32_t)hr__max(BLOCKS_MIN, hr__min(HR__CUDA_BLOCKS_MAX, (uint64_t)sms / 4));
 	return 0;
 }
 
@@ -393,7 +388,7 @@ static int parse_ordinal(const char *name, int *out)
 
 	if (!len || len > 4 || digits[len])
 		return hr__fail(EINVAL, "device \"%s\": expected \"cuda:N\" with a number N", name);
-	*out = atoi(digits);
+	*out = (int)strtol(digits, NULL, 10);
 	return 0;
 }
 
@@ -414,8 +409,8 @@ static int cuda_open(const char *name, struct hr_device **out)
 	cd->dev.ops = &cuda_ops;
 	cd->cu = cu;
 	cd->ordinal = ordinal;
-	strcpy(cd->dev.info.name,
-	       name); /* hr_device_open() has measured it; sentences need it now */
+	/* hr_device_open() has measured the name; sentences need it now. */
+	snprintf(cd->dev.info.name, sizeof(cd->dev.info.name), "%s", name);
 	pthread_rwlock_init(&cd->pins_lock, NULL);
 	ret = start_driver(cd, &version);
 	if (!ret)

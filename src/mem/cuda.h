@@ -17,6 +17,14 @@ struct hr__cuda_pin {
 	uint64_t host, len, device;
 };
 
+/*
+ * Most blocks of a gather kernel's grid. PCIe is its limit, and a few SMs saturate that: 40 blocks of
+ * 512 threads with four 16-byte loads each ask for 1.3 MB at once, ten times what the link holds in
+ * flight. On small devices a quarter of the SMs is the bound, so that a training step beside it keeps
+ * the rest.
+ */
+#define HR__CUDA_BLOCKS_MAX 40u
+
 enum {
 #define HR__KERNEL_ENUM(symbol, from, to) HR__KERNEL_##symbol,
 	HR__GATHER_KERNELS(HR__KERNEL_ENUM)
@@ -58,7 +66,9 @@ struct hr__cuda_gather {
 };
 
 /* Most bytes that the list of one launch may need. */
-uint64_t hr__cuda_list_max(const struct hr__cuda_device *cd);
+#define HR__CUDA_LIST_MAX                                                                          \
+	(HR__LANE_MOVES_MAX * sizeof(struct hr__gather_piece) +                                    \
+	 HR__CUDA_BLOCKS_MAX * HR__GATHER_WARPS * sizeof(struct hr__gather_start))
 
 /*
  * hr__cuda_gather_plan() - tiles, grid and list size for @n pieces.

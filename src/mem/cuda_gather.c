@@ -32,12 +32,6 @@ int hr__cuda_kernel(enum hr_dtype from, enum hr_dtype to)
 	return -1;
 }
 
-uint64_t hr__cuda_list_max(const struct hr__cuda_device *cd)
-{
-	return HR__LANE_MOVES_MAX * sizeof(struct hr__gather_piece) +
-	       (uint64_t)cd->blocks_max * HR__GATHER_WARPS * sizeof(struct hr__gather_start);
-}
-
 /* Tiles just small enough that a short list keeps every warp busy; large ones hide latency
  * better. */
 static uint32_t pick_shift(const struct hr__cuda_device *cd, uint64_t total)

@@ -23,6 +23,7 @@
 
 /* Room for the lists of a few full batches or of many small ones. */
 #define LIST_RING_BYTES (512u << 10)
+_Static_assert(HR__CUDA_LIST_MAX <= LIST_RING_BYTES, "the list of any launch fits");
 
 /* Kernels load 8 bytes at a time from a list; lines of 128 keep two lists apart. */
 #define LIST_ALIGN 128u
@@ -154,7 +155,7 @@ static int ticket_record(struct cuda_lane *cl, uint64_t *ticket)
  */
 static void drain(struct cuda_lane *cl)
 {
-	uint64_t ticket;
+	uint64_t ticket = 0;
 
 	if (!ticket_record(cl, &ticket))
 		wait_or_lost(cl, ticket);

@@ -5,6 +5,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fail.h"
@@ -64,7 +65,7 @@ int hr_device_open(const char *name, struct hr_device **out)
 		if (ret)
 			return ret;
 		atomic_init(&dev->refs, 1);
-		strcpy(dev->info.name, name);
+		snprintf(dev->info.name, sizeof(dev->info.name), "%s", name);
 		assert_ops(dev);
 		*out = dev;
 		return 0;

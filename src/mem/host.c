@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -173,7 +174,7 @@ static void read_model(char *model, size_t size)
 	char text[4096], *line, *end;
 	int n = hr__read_text("/proc/cpuinfo", text, sizeof(text));
 
-	strcpy(model, "processor");
+	snprintf(model, size, "processor");
 	if (n <= 0)
 		return;
 	line = strstr(text, key);

@@ -43,7 +43,7 @@ class Usage(common.CliTest):
         self.assertEqual(run().code, 2)
 
     def test_unknown_verb(self):
-        self.fails(2, ["no verb 'streamm'", "did you mean 'stream'"], "streamm")
+        self.fails(2, ["no verb 'sstream'", "did you mean 'stream'"], "sstream")
         done = self.fails(2, ["no verb 'xyzzy'"], "xyzzy")
         self.assertNotIn("did you mean", done.err)
 

@@ -28,24 +28,28 @@ static struct {
 	uint32_t at, every; /* the k-th, or every k-th; 0 = never */
 	int code;           /* this instead of the result... */
 	uint32_t keep;      /* ...or at most this many bytes of it (0: all) */
-	uint64_t seed;      /* with keep == UINT32_MAX: a random part */
+	uint64_t seed;      /* with keep == UINT32_MAX: a part by this and k */
 } fault;
 
-static int hit(void)
+/* Which result this is, 0 if it is to be left alone. Threads of the queue call it together. */
+static uint32_t hit(void)
 {
 	uint32_t k = atomic_fetch_add(&fault.seen, 1) + 1;
 
-	return k == fault.at || (fault.every && k % fault.every == 0);
+	return k == fault.at || (fault.every && k % fault.every == 0) ? k : 0;
 }
 
 static int64_t bend(int64_t res)
 {
-	if (res <= 0 || !hit())
+	uint32_t k = res > 0 ? hit() : 0;
+	uint64_t random = fault.seed + k;
+
+	if (!k)
 		return res;
 	if (fault.code)
 		return fault.code;
 	if (fault.keep == UINT32_MAX)
-		return 1 + (int64_t)(test_random(&fault.seed) % (uint64_t)res);
+		return 1 + (int64_t)(test_random(&random) % (uint64_t)res);
 	return fault.keep && res > fault.keep ? (int64_t)fault.keep : res;
 }
 

@@ -16,6 +16,8 @@ make_bundle()
 	rm -rf "$bundle"
 	mkdir -p "$bundle/bin" "$bundle/tests"
 	cp build/static/cli/headrace "$bundle/bin/"
+	mkdir -p "$bundle/lib"
+	cp build/static/bench/libbeside.so "$bundle/lib/"
 	copy_gpu_tests
 	copy_bench_scripts
 	add_fio

@@ -119,7 +119,8 @@ int hr_engine_open(struct hr_device *dev, const struct hr_engine_options *opts,
  *
  * Requests that were not reaped are dropped; their memory is the caller's again on return 0.
  * Return: 0; -EBUSY when requests outlived the engine's timeout: the engine then stays open, and
- * so do the buffers that the drive may still write.
+ * so do the buffers that the drive may still write; -HR_E_WRONG_THREAD with requests of another
+ * thread in it: then nothing has happened.
  */
 int hr_engine_close(struct hr_engine *engine);
 
@@ -154,7 +155,7 @@ int hr_submit(struct hr_engine *engine, struct hr_io *const *ios, uint32_t n);
  * hr_reap() - collect finished requests.
  * @done: receives up to @max pointers that were given to hr_submit().
  * @min: return when this many are there, at most @max; 0 polls.
- * @timeout_ns: longest wait, 0 to 2^62.
+ * @timeout_ns: longest wait; from 2^62 on: for ever.
  *
  * Return: how many were stored, less than @min only after @timeout_ns or when fewer are in flight;
  * -HR_E_WRONG_THREAD, -HR_E_FORKED.

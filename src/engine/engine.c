@@ -15,7 +15,7 @@
 #define LANE_NAP_NS (200u * 1000u) /* longest look at the device while the drive may answer */
 
 /* Rings and threads belong to the process and thread that used the engine first. */
-static int check_owner(struct hr_engine *e)
+int hr__engine_check_owner(struct hr_engine *e)
 {
 	if (e->fork_generation != hr__fork_generation())
 		return hr__fail(HR_E_FORKED,
@@ -93,7 +93,7 @@ static void enqueue(struct hr_engine *e, struct hr_io *io)
 
 int hr_submit(struct hr_engine *e, struct hr_io *const *ios, uint32_t n)
 {
-	int ret = check_owner(e);
+	int ret = hr__engine_check_owner(e);
 	uint32_t taken = 0;
 
 	for (; !ret && taken < n; taken++) {
@@ -270,11 +270,13 @@ static uint32_t take_done(struct hr_engine *e, struct hr_io **done, uint32_t max
 int hr_reap(struct hr_engine *e, struct hr_io **done, uint32_t max, uint32_t min,
 	    uint64_t timeout_ns)
 {
-	int ret = check_owner(e);
-	uint64_t end = 0, left = timeout_ns;
+	int ret = hr__engine_check_owner(e);
+	uint64_t end = 0, left;
 
 	if (ret)
 		return ret;
+	timeout_ns = hr__min(timeout_ns, HR__TIMEOUT_MAX_NS);
+	left = timeout_ns;
 	min = (uint32_t)hr__min(min, max);
 	for (;;) {
 		ret = turn(e, e->n_done >= min ? 0 : min, left);
@@ -304,6 +306,7 @@ static int unqueue(struct hr_engine *e, struct hr_io *io)
 	*at = io->next_;
 	if (!*at)
 		e->queued_end = at;
+	io->state_ |= HR__IO_CANCELLED;
 	io->pending_ = 0;
 	hr__io_finish(e, io);
 	return 0;
@@ -311,13 +314,12 @@ static int unqueue(struct hr_engine *e, struct hr_io *io)
 
 int hr_cancel(struct hr_engine *e, struct hr_io *io)
 {
-	int ret = check_owner(e);
+	int ret = hr__engine_check_owner(e);
 
 	if (ret)
 		return ret;
 	switch (HR__IO_STATE(io)) {
 	case HR__IO_QUEUED:
-		io->state_ |= HR__IO_CANCELLED;
 		return unqueue(e, io);
 	case HR__IO_ACTIVE:
 		io->state_ |= HR__IO_CANCELLED;

@@ -22,7 +22,8 @@
 #define HR__SEGMENTS_MAX 4096u                 /* power of two */
 #define HR__ROUTES_MAX 64u                     /* files that an engine remembers */
 #define HR__FEED_BATCH 64u
-#define HR__OPEN_MAX 64u /* open requests that are looked at one by one */
+#define HR__TIMEOUT_MAX_NS (1ull << 62) /* longer ones, such as UINT64_MAX, mean this */
+#define HR__OPEN_MAX 64u                /* open requests that are looked at one by one */
 
 /* hr_io.state_ */
 enum {
@@ -88,6 +89,9 @@ struct hr_engine {
 	struct hr__want wants[HR__WINDOW_MAX];
 };
 
+/* engine.c: may this thread use the engine? Return: 0 or -code with a sentence. */
+int hr__engine_check_owner(struct hr_engine *e);
+
 /* route.c: hr__route_get() - the entry for @file; NULL if all are in use. */
 struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file);
 /* hr__route_way() - the way for this kind of request. Return: 0 or -code with a sentence. */
@@ -110,7 +114,10 @@ void hr__io_finish(struct hr_engine *e, struct hr_io *io);
 /* Number of pieces of a request, and the k-th of them. */
 static inline uint64_t hr__io_pieces(const struct hr_io *io)
 {
-	return io->pieces ? io->count : io->count ? io->count : 1;
+	if (io->pieces)
+		return io->count;
+	/* Repetitions of nothing are nothing, however many. */
+	return io->count && io->piece.len ? io->count : 1;
 }
 
 static inline struct hr_piece hr__io_piece(const struct hr_io *io, uint64_t k)

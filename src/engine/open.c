@@ -57,6 +57,7 @@ static int complete_options(const struct hr_engine_options *in, struct hr_engine
 		o->path = config->path;
 	if (!o->timeout_ns)
 		o->timeout_ns = TIMEOUT_DEFAULT_NS;
+	o->timeout_ns = hr__min(o->timeout_ns, HR__TIMEOUT_MAX_NS);
 	if (o->buffered && o->direct)
 		return hr__fail(EINVAL, "engine options buffered and direct exclude each other");
 	o->no_uring |= config->no_uring;
@@ -157,15 +158,13 @@ err:
 	return ret;
 }
 
-/* Everything that is not on its way yet is dropped. */
-static void drop_queued(struct hr_engine *e)
+/* Everything that is not on its way yet is dropped: the next turn lets it go. */
+static void cancel_all(struct hr_engine *e)
 {
-	while (e->queued) {
-		e->queued->state_ |= HR__IO_CANCELLED;
-		hr_cancel(e, e->queued);
-		if (e->queued && HR__IO_STATE(e->queued) == HR__IO_ACTIVE)
-			break; /* partly planned: its window lets it go */
-	}
+	for (struct hr_io *io = e->queued; io; io = io->next_)
+		io->state_ |= HR__IO_CANCELLED;
+	for (uint32_t i = e->plan.first; i < e->plan.n; i++)
+		((struct hr_io *)e->plan.wants[i].owner)->state_ |= HR__IO_CANCELLED;
 }
 
 int hr_engine_close(struct hr_engine *e)
@@ -180,8 +179,14 @@ int hr_engine_close(struct hr_engine *e)
 		free(e);
 		return 0;
 	}
+	if (e->n_open || e->n_done) {
+		int ret = hr__engine_check_owner(e);
+
+		if (ret)
+			return ret;
+	}
 	end = hr__now_ns() + e->opts.timeout_ns;
-	drop_queued(e);
+	cancel_all(e);
 	while (e->n_open || e->n_done) {
 		int ret = hr_reap(e, none, HR_ARRAY_LEN(none), 1, 100000000);
 

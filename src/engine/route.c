@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine/route.c - remembers, per file, the way its bytes take; asks select once per kind of request. */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "engine/engine.h"
@@ -55,8 +56,18 @@ int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, b
 	*limits = verdicts[best].limits;
 	if (op == HR_READ && e->opts.buffered)
 		limits->offset_align = limits->memory_align = 1;
-	limits->segment_max = (uint32_t)hr__align_down(
-		hr__min(e->opts.request_bytes, e->staging.len / 4), limits->offset_align);
+	/*
+	 * The edges of a write take the page cache while its body goes past it. If both met in one
+	 * page, the edge's page would bring in old bytes of the body and write them back later.
+	 */
+	if (op == HR_WRITE && limits->offset_align > 1)
+		limits->offset_align =
+			(uint32_t)hr__max(limits->offset_align, (uint64_t)sysconf(_SC_PAGESIZE));
+	/* Two blocks at least: the plan must be able to take an element that lies across. */
+	limits->segment_max =
+		(uint32_t)hr__max(hr__align_down(hr__min(e->opts.request_bytes, e->staging.len / 4),
+						 limits->offset_align),
+				  2ull * limits->offset_align);
 	way->path = verdicts[best].ops->path;
 	way->known = true;
 	return 0;

@@ -27,8 +27,10 @@ static int64_t wait_simple(struct hr_engine *e)
 				(unsigned long long)(e->opts.timeout_ns / 1000000));
 		}
 		ret = hr_reap(e, &none, 1, 1, end - now);
-		if (ret < 0)
+		if (ret < 0) {
+			hr_cancel(e, &e->simple); /* for the same reason */
 			return ret;
+		}
 	}
 	return e->simple.res;
 }

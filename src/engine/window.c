@@ -39,12 +39,18 @@ static void see_size(struct hr_engine *e, uint64_t end)
 	e->plan.limits.file_size = route->size;
 }
 
+/* Cancelled or failed: what is not on its way yet need not go. */
+static bool is_over(const struct hr_io *io)
+{
+	return io->error_ || (io->state_ & HR__IO_CANCELLED);
+}
+
 /* Add pieces of one request. Return: true when all of them are in the window now. */
 static bool add_pieces(struct hr_engine *e, struct hr_io *io)
 {
 	uint64_t n = hr__io_pieces(io);
 
-	for (; io->cursor_ < n && !(io->state_ & HR__IO_CANCELLED); io->cursor_++) {
+	for (; io->cursor_ < n && !is_over(io); io->cursor_++) {
 		struct hr_piece p = hr__io_piece(io, io->cursor_);
 		int64_t bytes;
 
@@ -122,6 +128,44 @@ static struct hr__seg *seg_get(struct hr_engine *e)
 	return seg;
 }
 
+static bool is_wanted(const struct hr__plan_segment *plan)
+{
+	for (const struct hr__dest *d = &plan->first; d; d = d->next) {
+		if (!is_over(d->owner))
+			return true;
+	}
+	return false;
+}
+
+/* Account a planned segment to its requests without sending it. */
+static void skip(struct hr_engine *e, struct hr__plan_segment *plan)
+{
+	for (const struct hr__dest *d = &plan->first; d; d = d->next) {
+		struct hr_io *io = d->owner;
+
+		io->arriving_ -= d->len;
+		io->pending_ -= d->len;
+		if (!io->pending_)
+			hr__io_finish(e, io);
+	}
+	hr__dests_free(&e->dests, plan);
+}
+
+/* The next planned segment that somebody still wants. Return: false when nothing is left to plan. */
+static bool plan_wanted(struct hr_engine *e, struct hr__plan_segment *plan)
+{
+	for (;;) {
+		if (hr__plan_done(&e->plan) || !hr__plan_next(&e->plan, &e->dests, plan)) {
+			if (!open_window(e))
+				return false;
+		} else if (is_wanted(plan)) {
+			return true;
+		} else {
+			skip(e, plan);
+		}
+	}
+}
+
 /* Plan one segment into e->held. Return: false when there is none or no memory for one. */
 static bool hold_next(struct hr_engine *e)
 {
@@ -130,9 +174,7 @@ static bool hold_next(struct hr_engine *e)
 
 	if (!seg)
 		return false;
-	while (hr__plan_done(&e->plan) || !hr__plan_next(&e->plan, &e->dests, &seg->plan)) {
-		if (open_window(e))
-			continue;
+	if (!plan_wanted(e, &seg->plan)) {
 		seg->next = e->free_segs;
 		e->free_segs = seg;
 		return false;

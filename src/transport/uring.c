@@ -107,8 +107,8 @@ static int uring_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uin
 		if (!wait && !io_uring_sq_ready(&u->ring))
 			return (int)n;
 		ret = uring_enter(u, wait, timeout_ns);
-		if (ret)
-			return ret;
+		if (ret) /* what is off the ring already must not be lost */
+			return n ? (int)n : ret;
 		n += uring_drain(u, out + n, max - n);
 		if (n >= min || q->in_flight == 0)
 			continue; /* what was queued again still has to be submitted */

@@ -58,6 +58,7 @@ struct hr_engine {
 	struct hr__ioq *ioq;
 	struct hr__staging staging;
 	struct hr__transport *host, *bounce; /* host: NULL where the CPU cannot reach the device */
+	uint64_t gathered; /* see struct hr__transport_env */
 	pthread_t owner;
 	bool owned;
 	uint32_t fork_generation;

@@ -87,6 +87,7 @@ static int open_transports(struct hr_engine *e)
 		.ioq = e->ioq,
 		.staging = &e->staging,
 		.stats = &e->stats,
+		.gathered = &e->gathered,
 	};
 	int ret = hr__transport_bounce.open(&env, &e->bounce);
 

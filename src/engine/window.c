@@ -164,7 +164,7 @@ uint32_t hr__feed(struct hr_engine *e)
 		if (!e->held && !hold_next(e))
 			break;
 		t = e->held->plan.in_place ? e->host : e->bounce;
-		if (!hr__ioq_room(e->ioq) || !t->ops->room(t, e->held->plan.len))
+		if (!t->ops->room(t, e->held->plan.len))
 			break;
 		e->stats.segments++;
 		t->ops->submit(t, e->held);

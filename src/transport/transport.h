@@ -51,7 +51,6 @@ struct hr__seg {
 	void *route;           /* the engine's: by which way it went */
 	/* bounce: its place in the ring and the ticket of its move */
 	uint32_t ring_slot;
-	bool moved;
 	uint64_t ticket;
 };
 
@@ -62,6 +61,7 @@ struct hr__transport_env {
 	struct hr__ioq *ioq;
 	struct hr__staging *staging;
 	struct hr_stats *stats;
+	uint64_t *gathered; /* counts requests that are whole in host memory, by any path */
 };
 
 /* The question to score(). */
@@ -81,7 +81,7 @@ struct hr__transport_ops {
 		     const struct hr__shape *shape, struct hr__limits *limits, char *reason,
 		     size_t reason_size);
 	int (*open)(const struct hr__transport_env *env, struct hr__transport **out);
-	/* Is there room for a segment of @len bytes now? */
+	/* Is there room for a segment of @len bytes now, in the queue as well? */
 	bool (*room)(struct hr__transport *t, uint32_t len);
 	/* Prepare and queue; room() said yes. A failure comes back as seg->error from reap(). */
 	void (*submit)(struct hr__transport *t, struct hr__seg *seg);

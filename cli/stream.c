@@ -60,7 +60,7 @@ static const struct cli_option options[] = {
 	    4096),
 	OPT("staging", CLI_SIZE, staging, "SIZE", "ring of host memory for each engine", 256 << 10,
 	    16ull << 30),
-	OPT("path", CLI_CHOICE, path, "auto|host|bounce", "force one path (default auto)", 0, 0),
+	OPT("path", CLI_CHOICE, path, "auto|host|bounce|pagecache", "force one path (default auto)", 0, 0),
 	OPT("buffered", CLI_FLAG, buffered, NULL, "read through the page cache", 0, 0),
 	OPT("direct", CLI_FLAG, direct, NULL, "never look into the page cache", 0, 0),
 	OPT("ids", CLI_TEXT, ids, "FILE", "write the sample numbers, one batch a line", 0, 0),
@@ -149,6 +149,7 @@ static int open_loader(struct job *job, const char *path)
 				.staging_bytes = set->staging,
 				.buffered = set->buffered,
 				.direct = set->direct,
+				.map = true,
 			},
 	};
 	int err;
@@ -280,6 +281,8 @@ static void add_io(json_t *out, const struct hr_stats *io)
 		{"probes", io->probes},
 		{"retries", io->retries},
 		{"direct_refused", io->direct_refused},
+		{"reread", io->reread},
+		{"registered_bytes", io->registered_bytes},
 	};
 
 	for (uint32_t i = 0; i < CLI_ARRAY_LEN(rows); i++)

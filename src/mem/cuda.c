@@ -216,8 +216,7 @@ static void pins_drop(struct hr__cuda_device *cd, const void *ptr)
 	i = hr__cuda_pin_at(cd, (uintptr_t)ptr);
 	if (i < cd->pins_count) {
 		cd->pins_count--;
-		memmove(&cd->pins[i], &cd->pins[i + 1],
-			(cd->pins_count - i) * sizeof(cd->pins[0]));
+		memmove(&cd->pins[i], &cd->pins[i + 1], (cd->pins_count - i) * sizeof(cd->pins[0]));
 	}
 	pthread_rwlock_unlock(&cd->pins_lock);
 }

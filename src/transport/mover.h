@@ -16,10 +16,10 @@
 struct hr__mover {
 	struct hr_lane *lane;
 	struct hr_stats *stats;
-	uint64_t *gathered;      /* of the engine: requests that became whole in host memory */
-	uint64_t gathered_seen;  /* at the last list */
-	bool at_once;            /* the lane works on the CPU */
-	bool flush;              /* something in `waiting` should not wait longer */
+	uint64_t *gathered;     /* of the engine: requests that became whole in host memory */
+	uint64_t gathered_seen; /* at the last list */
+	bool at_once;           /* the lane works on the CPU */
+	bool flush;             /* something in `waiting` should not wait longer */
 	uint64_t waiting_bytes, waiting_max;
 	struct hr__seg_list waiting; /* in host memory, not moved yet */
 	struct hr__seg_list leaving; /* to be written, not moved out yet */

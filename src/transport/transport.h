@@ -23,6 +23,7 @@
 #include "mem/mem.h"
 
 struct hr__heat;
+struct hr__mapping;
 struct hr__ioq;
 struct hr__staging;
 struct hr__transport;
@@ -52,6 +53,12 @@ struct hr__seg {
 	/* bounce: its place in the ring and the ticket of its move */
 	uint32_t ring_slot;
 	uint64_t ticket;
+	/* pagecache */
+	struct hr__mapping *mapping; /* NULL: not to be thought of */
+	int64_t mtime_ns;            /* of the file before the segment was planned */
+	bool mapped;                 /* holds its windows of the mapping */
+	bool cold;                   /* was asked about and is not in the page cache */
+	bool again; /* from reap(): the file was changed meanwhile, another path must read it */
 };
 
 /* What every transport of one engine shares. */
@@ -68,6 +75,7 @@ struct hr__transport_env {
 struct hr__shape {
 	enum hr_op op;
 	bool cast;
+	bool map; /* hr_engine_options.map */
 };
 
 struct hr__transport_ops {
@@ -105,7 +113,8 @@ struct hr__transport {
 	const struct hr__transport_ops *ops;
 };
 
-extern const struct hr__transport_ops hr__transport_host, hr__transport_bounce;
+extern const struct hr__transport_ops hr__transport_host, hr__transport_bounce,
+	hr__transport_pagecache;
 
 /* How many there are; hr__select() weighs them all. */
 extern const uint32_t hr__transports_count;

@@ -34,7 +34,7 @@ static const struct cli_option options[] = {
 	OPT("chunk", CLI_SIZE, chunk, "SIZE", "bytes of one read and write (default 4M)", 4096,
 	    1 << 30),
 	OPT("depth", CLI_NUMBER, depth, "N", "chunks in flight (default 8)", 1, 1024),
-	OPT("path", CLI_CHOICE, path, "auto|host|bounce|pagecache", "force one path (default auto)", 0, 0),
+	OPT("path", CLI_CHOICE, path, "auto|host|bounce", "force one path (default auto)", 0, 0),
 	OPT("verify", CLI_FLAG, verify, NULL, "read both files again and compare", 0, 0),
 	CLI_COMMON_OPTIONS(struct settings),
 };

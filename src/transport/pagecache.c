@@ -59,7 +59,7 @@ static int pagecache_open(const struct hr__transport_env *env, struct hr__transp
 	int ret = 0;
 
 	if (env->dev->caps & HR__MEM_CAP_HOST_VISIBLE)
-		ret = hr__sigbus_install();
+		ret = hr__sigbus_install(); /* on the thread that will copy: see there */
 	if (ret)
 		return hr__fail(-ret, "the handler of SIGBUS could not be installed: %s",
 				hr_strerror(ret));

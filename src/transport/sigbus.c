@@ -75,7 +75,12 @@ static void install(void)
 
 int hr__sigbus_install(void)
 {
+	sigset_t bus;
+
 	pthread_once(&once, install);
+	sigemptyset(&bus);
+	sigaddset(&bus, SIGBUS);
+	pthread_sigmask(SIG_UNBLOCK, &bus, NULL);
 	return installed;
 }
 

@@ -14,7 +14,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* hr__sigbus_install() - take over SIGBUS, once for the process. Return: 0 or -errno. */
+/*
+ * hr__sigbus_install() - take over SIGBUS, once for the process, and unblock it for the calling thread:
+ * a fault while it is blocked kills the process, handler or not. Return: 0 or -errno.
+ */
 int hr__sigbus_install(void);
 
 /* Guards do not nest. @broken: lives as long as the range. */

@@ -60,7 +60,8 @@ static const struct cli_option options[] = {
 	    4096),
 	OPT("staging", CLI_SIZE, staging, "SIZE", "ring of host memory for each engine", 256 << 10,
 	    16ull << 30),
-	OPT("path", CLI_CHOICE, path, "auto|host|bounce", "force one path (default auto)", 0, 0),
+	OPT("path", CLI_CHOICE, path, "auto|host|bounce|pagecache", "force one path (default auto)",
+	    0, 0),
 	OPT("buffered", CLI_FLAG, buffered, NULL, "read through the page cache", 0, 0),
 	OPT("direct", CLI_FLAG, direct, NULL, "never look into the page cache", 0, 0),
 	OPT("ids", CLI_TEXT, ids, "FILE", "write the sample numbers, one batch a line", 0, 0),
@@ -149,6 +150,7 @@ static int open_loader(struct job *job, const char *path)
 				.staging_bytes = set->staging,
 				.buffered = set->buffered,
 				.direct = set->direct,
+				.map = true,
 			},
 	};
 	int err;
@@ -280,10 +282,13 @@ static void add_io(json_t *out, const struct hr_stats *io)
 		{"probes", io->probes},
 		{"retries", io->retries},
 		{"direct_refused", io->direct_refused},
+		{"reread", io->reread},
+		{"registered_bytes", io->registered_bytes},
 	};
 
 	for (uint32_t i = 0; i < CLI_ARRAY_LEN(rows); i++)
 		json_object_set_new(out, rows[i].name, json_integer((json_int_t)rows[i].value));
+	json_object_set_new(out, "register_seconds", json_real(cli_seconds(io->register_ns)));
 	json_object_set_new(out, "bytes_by_path", cli_json_paths(io->bytes_by_path));
 }
 
@@ -304,6 +309,7 @@ static int report_json(struct job *job, const struct hr_stats *io)
 
 	cli_device_json(&job->device, out);
 	add_io(out, io);
+	json_object_set_new(out, "register_reason", json_string(job->info.register_reason));
 	json_object_set_new(out, "queue", cli_json_queue(&job->info.queue));
 	json_object_set_new(out, "verified",
 			    json_boolean(job->verifier && job->steps && !job->mismatch));
@@ -334,6 +340,9 @@ static int report_human(struct job *job, const struct hr_stats *io)
 	cli_row("memory", "%s a batch, %s ring, %u slots, %u threads",
 		cli_bytes(text, (double)job->info.batch_bytes),
 		cli_bytes(more, (double)job->info.ring_bytes), job->info.slots, job->info.threads);
+	cli_row("registered", "%s in %.3f s%s%s", cli_bytes(text, (double)io->registered_bytes),
+		cli_seconds(io->register_ns), job->info.register_reason[0] ? ": " : "",
+		job->info.register_reason);
 	cli_row("queue", "%s%s%s", job->info.queue.name, job->info.queue.reason[0] ? ": " : "",
 		job->info.queue.reason);
 	if (job->verifier)
@@ -366,6 +375,7 @@ static int run(struct job *job, const char *const *paths, uint32_t n)
 	/* From here the handler must not touch the loader: it is about to be closed. */
 	cli_release_interrupt();
 	hr_loader_stats(job->loader, &stats);
+	hr_loader_info(job->loader, &job->info);
 	shown = job->set->common.json ? report_json(job, &stats.io) : report_human(job, &stats.io);
 	if (code == CLI_OK && job->set->state)
 		code = cli_state_save(job->loader, job->set->state);

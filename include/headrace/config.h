@@ -31,6 +31,7 @@ struct hr_config {
 	enum hr_log_level log;  /* HEADRACE_LOG: warn */
 	uint64_t staging_bytes; /* HEADRACE_STAGING_BYTES: 24 MiB, 256 KiB..16 GiB */
 	bool no_uring;          /* HEADRACE_NO_URING=1: false */
+	uint64_t pin_bytes;     /* HEADRACE_PIN_BYTES: a quarter of what this process may use */
 	char problem[160]; /* the first variable that was not understood and is ignored, or "" */
 };
 

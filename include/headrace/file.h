@@ -15,6 +15,7 @@
 extern "C" {
 #endif
 
+struct hr_device;
 struct hr_file;
 
 enum {
@@ -101,6 +102,22 @@ int hr_file_sync(struct hr_file *file);
 
 /* hr_file_drop_cache() - ask the kernel to forget clean pages of the file. Return: 0 or -errno. */
 int hr_file_drop_cache(struct hr_file *file);
+
+/*
+ * hr_file_register() - make a range of a file ready for the path pagecache to @dev, ahead of need.
+ * @len: 0 means to the end of the file. @timeout_ns: stop after this time.
+ *
+ * For a GPU the pages are mapped, read in where they are not resident, and registered read-only, in
+ * windows of 64 MiB. They cannot be reclaimed until the file is closed, or until other windows need
+ * the place: all together stay within HEADRACE_PIN_BYTES, and the least recently used ones go first.
+ * For "host" the page tables are filled. Registering costs about 70 us a MiB on a GPU, so it pays
+ * for data that is read several times. A loader with threads does it by itself. Any thread may call.
+ *
+ * Return: bytes of the range that are ready now, less than @len after the time-out or at the limit;
+ * -HR_E_PATH_REFUSED with the reason, -EINVAL, -errno.
+ */
+int64_t hr_file_register(struct hr_file *file, struct hr_device *dev, uint64_t offset, uint64_t len,
+			 uint64_t timeout_ns);
 
 #ifdef __cplusplus
 }

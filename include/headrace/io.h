@@ -34,7 +34,8 @@ extern "C" {
 #define HR_PATH_MAP(X)                                                                             \
 	X(HR_PATH_AUTO, 0, "auto")     /* only as a wish */                                        \
 	X(HR_PATH_HOST, 1, "host")     /* the drive or page cache straight into host memory */     \
-	X(HR_PATH_BOUNCE, 2, "bounce") /* through the staging ring, then moved by the device */
+	X(HR_PATH_BOUNCE, 2, "bounce") /* through the staging ring, then moved by the device */    \
+	X(HR_PATH_PAGECACHE, 3, "pagecache") /* by the device itself out of the mapped file */
 
 #define HR__PATH_ENUM(name, number, text) name = number,
 enum hr_path { HR_PATH_MAP(HR__PATH_ENUM) HR_PATH_COUNT_ };
@@ -102,6 +103,13 @@ struct hr_engine_options {
 	bool buffered;          /* reads go through the page cache even where direct I/O works */
 	bool direct;            /* reads never look into the page cache */
 	bool no_uring;          /* as HEADRACE_NO_URING=1 */
+	/*
+	 * Device "host" only: hot data is copied out of a mapping of the file, without read(2). A file
+	 * that is truncated meanwhile raises SIGBUS, so this installs a handler for that signal, once
+	 * and for the whole process. It takes back faults of these copies alone and hands all others to
+	 * the handler that was there before. A GPU reads registered pages and needs no handler.
+	 */
+	bool map;
 };
 
 /*

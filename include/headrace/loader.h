@@ -11,7 +11,9 @@
  * from hr_loader_next() until hr_loader_release(). Slots are never handed out twice.
  *
  * Threads: with options.threads = 0 the loader works inside hr_loader_next() and the drive and the
- * device go on in between; with N threads, N engines fill whole batches in parallel. A loader is
+ * device go on in between; with N threads, N engines fill whole batches in parallel. One thread more
+ * then makes those parts of the files that are in the page cache ready for the path pagecache, as
+ * hr_file_register() would, within HEADRACE_PIN_BYTES; it gives up after a minute. A loader is
  * used by one thread at a time; hr_loader_stop() alone may be called from any thread or from a
  * signal handler.
  */
@@ -92,6 +94,8 @@ struct hr_loader_info {
 	uint64_t ring_bytes;  /* of all slots */
 	uint32_t slots, threads;
 	struct hr_queue_info queue; /* of the first engine */
+	/* Why not all of the data is ready for the path pagecache; "" while that is being seen to. */
+	char register_reason[192];
 };
 
 struct hr_loader_stats {

@@ -30,6 +30,9 @@ struct hr_stats {
 	uint64_t copies;         /* copies or kernel launches given to the device */
 	uint64_t bytes_moved;    /* by them, counted at the source */
 	uint64_t direct_refused; /* segments that went buffered because direct I/O was impossible */
+	uint64_t registered_bytes; /* of mapped files, made ready for the path pagecache */
+	uint64_t register_ns;      /* time that this took, off the data path */
+	uint64_t reread; /* segments that pagecache gave up because the file was changed */
 };
 
 /* hr_engine_stats() - snapshot. Call it on the engine's thread. Return: 0. */

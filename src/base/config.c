@@ -7,6 +7,7 @@
 
 #include <headrace/config.h>
 
+#include "base/memlimit.h"
 #include "base/util.h"
 
 #define STAGING_MIN (256ull << 10)
@@ -29,7 +30,7 @@ static void complain(const char *name, const char *value, const char *allowed)
 static void read_path(const char *name, const char *value)
 {
 	if (hr_path_parse(value, &config.path))
-		complain(name, value, "auto, host or bounce");
+		complain(name, value, "auto, host, bounce or pagecache");
 }
 
 static void read_require(const char *name, const char *value)
@@ -63,6 +64,16 @@ static void read_staging(const char *name, const char *value)
 		config.staging_bytes = hr__align_up(bytes, 4096);
 }
 
+static void read_pin(const char *name, const char *value)
+{
+	uint64_t bytes;
+
+	if (hr__parse_size(value, &bytes))
+		complain(name, value, "a number of bytes, 0 for never");
+	else
+		config.pin_bytes = bytes;
+}
+
 static void read_no_uring(const char *name, const char *value)
 {
 	if (!strcmp(value, "1"))
@@ -79,9 +90,11 @@ static void read_environment(void)
 	} variables[] = {
 		{"HEADRACE_PATH", read_path},         {"HEADRACE_REQUIRE", read_require},
 		{"HEADRACE_LOG", read_log},           {"HEADRACE_STAGING_BYTES", read_staging},
-		{"HEADRACE_NO_URING", read_no_uring},
+		{"HEADRACE_NO_URING", read_no_uring}, {"HEADRACE_PIN_BYTES", read_pin},
 	};
 
+	/* Pinned pages cannot be reclaimed: most of the memory stays the kernel's. */
+	config.pin_bytes = hr__memory_allowed() / 4;
 	for (uint32_t i = 0; i < HR_ARRAY_LEN(variables); i++) {
 		const char *value = getenv(variables[i].name);
 

@@ -15,7 +15,11 @@
 
 static void describe_taken(struct hr_path_verdict *v, const struct hr_explanation *e)
 {
-	if (v->path == HR_PATH_BOUNCE)
+	if (v->path == HR_PATH_PAGECACHE)
+		snprintf(v->reason, sizeof(v->reason),
+			 "the device reads the mapped file itself; what is not resident or not "
+			 "registered is made so first");
+	else if (v->path == HR_PATH_BOUNCE)
 		snprintf(v->reason, sizeof(v->reason),
 			 "through a staging ring of %llu KiB in host memory, then moved by the "
 			 "device; "
@@ -38,6 +42,15 @@ static void describe_taken(struct hr_path_verdict *v, const struct hr_explanatio
 static void describe_refused(struct hr_path_verdict *v, const struct hr__verdict *from,
 			     const char *taken)
 {
+	if (from->score > 0 && v->path == HR_PATH_PAGECACHE) {
+		snprintf(v->reason, sizeof(v->reason),
+			 "takes what is in the page cache and registered, %s the rest: a loader "
+			 "with threads or hr_file_register() sees to it",
+			 taken);
+		snprintf(v->fix, sizeof(v->fix), "force it with --path %s or HEADRACE_PATH=%s",
+			 v->name, v->name);
+		return;
+	}
 	if (from->score > 0) {
 		snprintf(v->reason, sizeof(v->reason), "possible, but %s needs no extra copy",
 			 taken);

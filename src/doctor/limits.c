@@ -9,6 +9,7 @@
 
 #include <headrace/config.h>
 
+#include "base/memlimit.h"
 #include "base/util.h"
 #include "doctor/report.h"
 
@@ -73,47 +74,12 @@ static void check_nofile(struct hr__report *r, const char *limits)
 		       files / 2);
 }
 
-/* The cgroup of this process from "0::/path" (v2) or "N:memory:/path" (v1). */
-static bool cgroup_path(const char *text, const char *marker, char *out, size_t size)
-{
-	const char *at = strstr(text, marker);
-
-	if (!at)
-		return false;
-	at += strlen(marker);
-	snprintf(out, size, "%.*s", (int)strcspn(at, "\n"), at);
-	return true;
-}
-
-/* The least limit from the process's group up to the root of what is visible here. */
-static uint64_t least_limit(const struct hr__report *r, const char *mount, char *path,
-			    const char *file)
-{
-	uint64_t least = UINT64_MAX;
-	char text[64], *slash;
-
-	for (;;) {
-		if (hr__report_text(r, text, sizeof(text), "%s%s/%s", mount, path, file) > 0 &&
-		    text[0] >= '0' && text[0] <= '9')
-			least = hr__min(least, strtoull(text, NULL, 10));
-		slash = strrchr(path, '/');
-		if (!slash)
-			return least;
-		*slash = '\0';
-	}
-}
-
 static void check_cgroup(struct hr__report *r)
 {
-	char text[4096], path[1024];
-	uint64_t bytes = UINT64_MAX;
+	uint64_t bytes = hr__cgroup_limit(r->root);
 
-	if (hr__report_text(r, text, sizeof(text), "proc/self/cgroup") <= 0)
+	if (!hr__report_exists(r, "proc/self/cgroup"))
 		return;
-	if (cgroup_path(text, ":memory:", path, sizeof(path)))
-		bytes = least_limit(r, "sys/fs/cgroup/memory", path, "memory.limit_in_bytes");
-	else if (cgroup_path(text, "0::", path, sizeof(path)))
-		bytes = least_limit(r, "sys/fs/cgroup", path, "memory.max");
 	if (bytes >= 1ull << 60)
 		hr__report_add(r, GROUP, "cgroup memory", HR_CHECK_OK, "", "no limit");
 	else

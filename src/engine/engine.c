@@ -153,10 +153,23 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 	e->free_segs = seg;
 }
 
-/* Collect what the transports have finished. Return: segments credited. */
+/* What pagecache moved is in doubt: another path reads it, as if it had not been there yet. */
+static void read_again(struct hr_engine *e, struct hr__seg *seg)
+{
+	for (struct hr__dest *d = &seg->plan.first; d; d = d->next) {
+		struct hr_io *io = d->owner;
+
+		io->arriving_ += d->len;
+	}
+	seg->done = 0;
+	seg->cached = false;
+	hr__seg_list_add(&e->again, seg);
+}
+
+/* Collect what the transports have finished. Return: segments that went on. */
 static uint32_t harvest(struct hr_engine *e, bool idle)
 {
-	struct hr__transport *ts[] = {e->host, e->bounce};
+	struct hr__transport *ts[] = {e->host, e->bounce, e->pagecache};
 	struct hr__seg *segs[SEG_BATCH];
 	uint32_t sum = 0;
 
@@ -167,8 +180,12 @@ static uint32_t harvest(struct hr_engine *e, bool idle)
 			continue;
 		do {
 			n = ts[i]->ops->reap(ts[i], segs, SEG_BATCH, idle);
-			for (uint32_t k = 0; k < n; k++)
-				credit(e, segs[k]);
+			for (uint32_t k = 0; k < n; k++) {
+				if (segs[k]->again && segs[k]->owner == e->pagecache)
+					read_again(e, segs[k]);
+				else
+					credit(e, segs[k]);
+			}
 			sum += n;
 		} while (n == SEG_BATCH);
 	}
@@ -183,7 +200,7 @@ static uint32_t harvest(struct hr_engine *e, bool idle)
 static uint32_t worth_waiting(const struct hr_engine *e, uint32_t ios)
 {
 	uint32_t in_flight = e->ioq->in_flight;
-	bool more = e->held || e->queued || !hr__plan_done(&e->plan);
+	bool more = e->held || e->again.head || e->queued || !hr__plan_done(&e->plan);
 	uint32_t least = UINT32_MAX;
 
 	if (e->n_open > e->n_listed)
@@ -212,6 +229,14 @@ static uint32_t round_max(const struct hr_engine *e, uint32_t want)
 	return want && want <= few ? few : SEG_BATCH;
 }
 
+/* As wait() of a transport, for whichever has something on its lane. */
+static int wait_lanes(struct hr_engine *e, uint64_t timeout_ns)
+{
+	if (e->pagecache && e->pagecache->ops->wait(e->pagecache, timeout_ns))
+		return 1;
+	return e->bounce->ops->wait(e->bounce, timeout_ns);
+}
+
 /* One turn: send, wait for the drive or the device, move on what came. Return: 0 or -code. */
 static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 {
@@ -230,7 +255,7 @@ static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 	if (ios && e->n_done >= ios)
 		ios = 0;
 	if (ios)
-		busy = e->bounce->ops->wait(e->bounce, 0);
+		busy = wait_lanes(e, 0);
 	/*
 	 * While the device moves something, the drive is looked at for a short time only: its next
 	 * answer, soon as a rule, is the moment to look at the device again without sleeping on it.
@@ -244,7 +269,7 @@ static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 	for (int i = 0; i < n; i++)
 		segs[i]->owner->ops->arrived(segs[i]->owner, segs[i]);
 	if (!harvest(e, false) && !want && busy) {
-		e->bounce->ops->wait(e->bounce, hr__min(timeout_ns, LANE_NAP_NS));
+		wait_lanes(e, hr__min(timeout_ns, LANE_NAP_NS));
 		harvest(e, false);
 	}
 	return 0;

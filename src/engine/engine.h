@@ -14,6 +14,7 @@
 
 #include "file/plan.h"
 #include "transport/ioq.h"
+#include "transport/mapping.h"
 #include "transport/seg.h"
 #include "transport/staging.h"
 
@@ -39,7 +40,8 @@ enum {
 /* The way of one kind of request to one file: chosen once, see transport/select.c. */
 struct hr__way {
 	bool known;
-	enum hr_path path; /* host: bodies in place, edges staged; bounce: all staged */
+	enum hr_path path;           /* host: bodies in place, edges staged; bounce: all staged */
+	struct hr__mapping *mapping; /* what is ready of it goes by pagecache; NULL: nothing does */
 	struct hr__limits limits;
 };
 
@@ -59,6 +61,8 @@ struct hr_engine {
 	struct hr__ioq *ioq;
 	struct hr__staging staging;
 	struct hr__transport *host, *bounce; /* host: NULL where the CPU cannot reach the device */
+	struct hr__transport *pagecache;     /* opened when a way first has use for it */
+	uint64_t gathered;                   /* see struct hr__transport_env */
 	pthread_t owner;
 	bool owned;
 	uint32_t fork_generation;
@@ -77,7 +81,10 @@ struct hr_engine {
 	struct hr__way *window_way;
 	enum hr_op window_op;
 	enum hr_dtype window_from, window_to;
-	struct hr__seg *held; /* planned, waits for room */
+	struct hr__mapping *window_mapping; /* NULL: none, or nothing of it was ready */
+	int64_t window_mtime_ns;            /* with a mapping: of the file, before it was planned */
+	struct hr__seg *held;               /* planned, waits for room */
+	struct hr__seg_list again;          /* to be read by another path than pagecache */
 
 	struct hr__seg *free_segs;
 	struct hr__dest_pool dests;
@@ -98,6 +105,9 @@ struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file);
 int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
 		  struct hr__way **out);
 void hr__routes_drop(struct hr_engine *e);
+
+/* open.c: hr__open_pagecache() - have e->pagecache. Return: 0 or -code with a sentence. */
+int hr__open_pagecache(struct hr_engine *e);
 
 /* check.c: is this request one that can be carried out? Return: 0 or -code with a sentence. */
 int hr__io_check(struct hr_engine *e, const struct hr_io *io);

@@ -60,6 +60,9 @@ static int complete_options(const struct hr_engine_options *in, struct hr_engine
 	o->timeout_ns = hr__min(o->timeout_ns, HR__TIMEOUT_MAX_NS);
 	if (o->buffered && o->direct)
 		return hr__fail(EINVAL, "engine options buffered and direct exclude each other");
+	if (o->direct && o->path == HR_PATH_PAGECACHE)
+		return hr__fail(EINVAL, "engine option direct and path pagecache exclude each "
+					"other");
 	o->no_uring |= config->no_uring;
 	o->direct |= config->require_direct;
 	return 0;
@@ -80,15 +83,29 @@ static void link_pools(struct hr_engine *e)
 	hr__plan_init(&e->plan, e->wants, HR__WINDOW_MAX);
 }
 
-static int open_transports(struct hr_engine *e)
+static struct hr__transport_env transport_env(struct hr_engine *e)
 {
-	struct hr__transport_env env = {
+	return (struct hr__transport_env){
 		.dev = e->dev,
 		.opts = &e->opts,
 		.ioq = e->ioq,
 		.staging = &e->staging,
 		.stats = &e->stats,
+		.gathered = &e->gathered,
 	};
+}
+
+/* Not at open: it has a lane of its own, which many engines never need. */
+int hr__open_pagecache(struct hr_engine *e)
+{
+	struct hr__transport_env env = transport_env(e);
+
+	return e->pagecache ? 0 : hr__transport_pagecache.open(&env, &e->pagecache);
+}
+
+static int open_transports(struct hr_engine *e)
+{
+	struct hr__transport_env env = transport_env(e);
 	int ret = hr__transport_bounce.open(&env, &e->bounce);
 
 	if (!ret && (e->dev->caps & HR__MEM_CAP_HOST_VISIBLE))
@@ -98,6 +115,8 @@ static int open_transports(struct hr_engine *e)
 
 static void dismantle(struct hr_engine *e)
 {
+	if (e->pagecache)
+		e->pagecache->ops->close(e->pagecache);
 	if (e->host)
 		e->host->ops->close(e->host);
 	if (e->bounce)

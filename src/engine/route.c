@@ -3,6 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <headrace/error.h>
+
+#include "base/log.h"
 #include "base/util.h"
 #include "engine/engine.h"
 
@@ -38,14 +41,39 @@ struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file)
 	return free_route;
 }
 
+/*
+ * Hot parts go by pagecache, whichever path is the best for the rest. Return: 0, also where that is
+ * impossible and was not asked for, or -code with a sentence.
+ */
+static int add_mapping(struct hr_engine *e, struct hr_file *file,
+		       const struct hr__verdict *verdicts, struct hr__way *way)
+{
+	bool forced = e->opts.path == HR_PATH_PAGECACHE;
+	uint32_t i = 0;
+	int ret;
+
+	if (e->opts.direct || (!forced && e->opts.path != HR_PATH_AUTO))
+		return 0;
+	while (verdicts[i].ops->path != HR_PATH_PAGECACHE)
+		i++;
+	if (verdicts[i].score <= 0)
+		return 0;
+	ret = hr__mapping_get(file, e->dev, &way->mapping);
+	if (!ret)
+		return 0;
+	way->mapping = NULL;
+	hr__log(HR_LOG_INFO, "%s", hr_error_detail());
+	return forced ? ret : 0;
+}
+
 int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
 		  struct hr__way **out)
 {
 	struct hr__way *way = &route->ways[op][cast];
 	struct hr__verdict verdicts[HR_PATH_MAX];
-	struct hr__shape shape = {.op = op, .cast = cast};
+	struct hr__shape shape = {.op = op, .cast = cast, .map = e->opts.map};
 	struct hr__limits *limits = &way->limits;
-	int best;
+	int best, ret;
 
 	*out = way;
 	if (way->known)
@@ -68,6 +96,9 @@ int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, b
 		(uint32_t)hr__max(hr__align_down(hr__min(e->opts.request_bytes, e->staging.len / 4),
 						 limits->offset_align),
 				  2ull * limits->offset_align);
+	ret = add_mapping(e, route->file, verdicts, way);
+	if (ret)
+		return ret;
 	way->path = verdicts[best].ops->path;
 	way->known = true;
 	return 0;

@@ -6,8 +6,12 @@
 #include <assert.h>
 #include <string.h>
 
+#include <headrace/error.h>
+
+#include "base/log.h"
 #include "base/util.h"
 #include "engine/engine.h"
+#include "transport/pagecache.h"
 
 static bool fits_window(const struct hr_engine *e, const struct hr_io *io)
 {
@@ -26,17 +30,43 @@ static uint64_t linear_dst(const struct hr_io *io, const struct hr_piece *p)
 	return p->buffer_offset / hr_dtype_size(io->to) * hr_dtype_size(io->from);
 }
 
+static void take_stamp(struct hr_engine *e)
+{
+	struct hr__file_stamp stamp;
+
+	if (hr__file_stamp(e->window_route->file, &stamp))
+		return;
+	e->window_route->size = stamp.size;
+	e->window_mtime_ns = stamp.mtime_ns;
+}
+
 /* The file may have grown since it was last looked at. */
 static void see_size(struct hr_engine *e, uint64_t end)
 {
-	struct hr__route *route = e->window_route;
-	uint64_t size;
-
-	if (end <= route->size || e->window_op == HR_WRITE)
+	if (end <= e->window_route->size || e->window_op == HR_WRITE)
 		return;
-	if (hr__file_size(route->file, &size) == 0)
-		route->size = size;
-	e->plan.limits.file_size = route->size;
+	take_stamp(e);
+	e->plan.limits.file_size = e->window_route->size;
+}
+
+/*
+ * What is mapped may be there no more: a shrunk file must be noticed before anything is planned. A
+ * path that was asked for makes its windows ready when it meets them.
+ */
+static void see_mapping(struct hr_engine *e, struct hr__way *way)
+{
+	bool forced = e->opts.path == HR_PATH_PAGECACHE;
+
+	e->window_mapping = NULL;
+	if (!way->mapping || (!forced && !hr__mapping_worth(way->mapping)))
+		return;
+	if (hr__open_pagecache(e)) {
+		hr__log(HR_LOG_WARN, "%s", hr_error_detail());
+		way->mapping = NULL;
+		return;
+	}
+	e->window_mapping = way->mapping;
+	take_stamp(e);
 }
 
 /* Cancelled or failed: what is not on its way yet need not go. */
@@ -107,6 +137,7 @@ static bool open_window(struct hr_engine *e)
 	e->window_op = io->op;
 	e->window_from = io->from;
 	e->window_to = io->to;
+	see_mapping(e, way);
 	way->limits.unit = io->from == io->to ? 1 : hr_dtype_size(io->from);
 	way->limits.file_size = e->window_route->size;
 	hr__plan_begin(&e->plan, &way->limits);
@@ -190,10 +221,30 @@ static bool hold_next(struct hr_engine *e)
 	seg->route = e->window_route;
 	seg->done = seg->stuck_at = seg->tries = seg->calls = 0;
 	seg->error = 0;
-	seg->cached = false;
+	seg->cached = seg->mapped = seg->cold = seg->again = false;
+	seg->mapping = e->window_mapping;
+	seg->mtime_ns = e->window_mtime_ns;
 	e->window_route->uses++;
 	e->held = seg;
 	return true;
+}
+
+/* By which transport? NULL: the segment has found its way, by failing. */
+static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
+{
+	int ret = 0;
+
+	if (seg->mapping && !seg->again && e->opts.path == HR_PATH_PAGECACHE)
+		ret = hr__pagecache_force(e->pagecache, seg);
+	else if (seg->mapping && !seg->again)
+		ret = hr__pagecache_take(e->pagecache, seg);
+	if (ret < 0) {
+		hr__pagecache_fail(e->pagecache, seg, ret);
+		return NULL;
+	}
+	if (ret)
+		return e->pagecache;
+	return seg->plan.in_place ? e->host : e->bounce;
 }
 
 uint32_t hr__feed(struct hr_engine *e)
@@ -203,13 +254,16 @@ uint32_t hr__feed(struct hr_engine *e)
 	while (sent < HR__FEED_BATCH) {
 		struct hr__transport *t;
 
+		if (!e->held)
+			e->held = hr__seg_list_take(&e->again);
 		if (!e->held && !hold_next(e))
 			break;
-		t = e->held->plan.in_place ? e->host : e->bounce;
-		if (!hr__ioq_room(e->ioq) || !t->ops->room(t, e->held->plan.len))
+		t = choose(e, e->held);
+		if (t && !t->ops->room(t, e->held->plan.len))
 			break;
-		e->stats.segments++;
-		t->ops->submit(t, e->held);
+		if (t)
+			t->ops->submit(t, e->held);
+		e->stats.segments += t && t != e->pagecache;
 		e->held = NULL;
 		sent++;
 	}

@@ -102,6 +102,7 @@ static struct hr_file *new_file(const char *path, uint32_t flags)
 		return NULL;
 	}
 	atomic_init(&file->refs, 1);
+	atomic_init(&file->attached, NULL);
 	atomic_init(&file->residency, HR__RESIDENCY_NONE);
 	atomic_flag_clear(&file->map_lock);
 	file->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
@@ -113,6 +114,14 @@ static struct hr_file *new_file(const char *path, uint32_t flags)
 
 static void destroy(struct hr_file *file)
 {
+	struct hr__attachment *what = atomic_load_explicit(&file->attached, memory_order_acquire);
+
+	while (what) {
+		struct hr__attachment *next = what->next;
+
+		what->drop(what);
+		what = next;
+	}
 	if (file->map)
 		hr__sys->munmap(file->map, file->map_len);
 	if (file->fd_direct >= 0)
@@ -121,6 +130,12 @@ static void destroy(struct hr_file *file)
 		hr__sys->close(file->fd);
 	free(file->path);
 	free(file);
+}
+
+void hr__file_attach(struct hr_file *file, struct hr__attachment *what)
+{
+	what->next = atomic_load_explicit(&file->attached, memory_order_relaxed);
+	atomic_store_explicit(&file->attached, what, memory_order_release);
 }
 
 void hr__file_get(struct hr_file *file)
@@ -320,19 +335,33 @@ err_put:
 
 /* -- facts ------------------------------------------------------------------------------------ */
 
-int hr__file_size(struct hr_file *file, uint64_t *out)
+int hr__file_stamp(struct hr_file *file, struct hr__file_stamp *out)
 {
 	struct stat st;
 	int err;
 
-	if (file->is_block_device)
-		return hr__sys->ioctl(file->fd, BLKGETSIZE64, out);
+	if (file->is_block_device) {
+		out->mtime_ns = 0;
+		return hr__sys->ioctl(file->fd, BLKGETSIZE64, &out->size);
+	}
 	err = hr__sys->fstat(file->fd, &st);
 	if (err < 0)
 		return err;
 	if (st.st_size < 0)
 		return -EOVERFLOW;
-	*out = (uint64_t)st.st_size;
+	out->size = (uint64_t)st.st_size;
+	out->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	return 0;
+}
+
+int hr__file_size(struct hr_file *file, uint64_t *out)
+{
+	struct hr__file_stamp stamp;
+	int err = hr__file_stamp(file, &stamp);
+
+	if (err < 0)
+		return err;
+	*out = stamp.size;
 	return 0;
 }
 

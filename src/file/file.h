@@ -19,15 +19,22 @@ enum hr__residency_rule {
 	HR__RESIDENCY_NONE, /* no honest answer exists */
 };
 
+/* Something that a higher layer keeps with a file, for as long as the file lives. */
+struct hr__attachment {
+	struct hr__attachment *next;
+	void (*drop)(struct hr__attachment *); /* also tells the kinds apart */
+};
+
 struct hr_file {
 	atomic_uint refs;
-	uint64_t id;           /* never reused */
-	char *path;            /* "" if unknown */
-	uint32_t flags;        /* HR_FILE_* */
-	int fd;                /* buffered */
-	int fd_direct;         /* O_DIRECT, or -1 */
-	uint32_t offset_align; /* direct: power of two; 0 without direct I/O */
-	uint32_t memory_align; /* direct: power of two; 0 without direct I/O */
+	struct hr__attachment *_Atomic attached; /* grows only; who adds has a lock of its own */
+	uint64_t id;                             /* never reused */
+	char *path;                              /* "" if unknown */
+	uint32_t flags;                          /* HR_FILE_* */
+	int fd;                                  /* buffered */
+	int fd_direct;                           /* O_DIRECT, or -1 */
+	uint32_t offset_align;                   /* direct: power of two; 0 without direct I/O */
+	uint32_t memory_align;                   /* direct: power of two; 0 without direct I/O */
 	bool is_block_device;
 	bool nowait;        /* RWF_NOWAIT reads work: a buffered read can say "not in the cache" */
 	bool memory_backed; /* tmpfs, ramfs: always hot */
@@ -47,6 +54,18 @@ void hr__file_put(struct hr_file *file);
 
 /* Size as of now: st_size, or the length of a block device. Return: 0 or -errno. */
 int hr__file_size(struct hr_file *file, uint64_t *out);
+
+/* What a file was like when it was looked at; a difference means that it may have been changed. */
+struct hr__file_stamp {
+	uint64_t size;
+	int64_t mtime_ns; /* 0 for block devices */
+};
+
+/* One system call. Return: 0 or -errno. */
+int hr__file_stamp(struct hr_file *file, struct hr__file_stamp *out);
+
+/* hr__file_attach() - hand @what over to the file; its drop() is called when the file goes. */
+void hr__file_attach(struct hr_file *file, struct hr__attachment *what);
 
 /*
  * One question about a short range on the data path: no allocation, one system call at most.

@@ -366,8 +366,9 @@ int hr__filler_start(struct hr__filler *filler)
 	char name[16];
 	int rc;
 
-	/* Signals are the program's affair: its own threads get them. */
+	/* Signals are the program's affair: its own threads get them. Faults belong to who faults. */
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &kept);
 	rc = pthread_create(&filler->thread, NULL, run_filler, filler);
 	pthread_sigmask(SIG_SETMASK, &kept, NULL);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <headrace/config.h>
+
 #include "base/fail.h"
 #include "base/fork.h"
 #include "base/log.h"
@@ -142,6 +144,18 @@ static int open_fillers(struct hr_loader *loader)
 	return rc < 0 ? rc : wait_opened(loader);
 }
 
+/* Ahead of the fillers: what is ready when they get there needs no reading. */
+static void start_registrar(struct hr_loader *loader)
+{
+	const struct hr_engine_options *engine = &loader->opts.engine;
+	enum hr_path path = engine->path ? engine->path : hr_config_get()->path;
+
+	if (!loader->opts.threads || engine->direct || hr_config_get()->require_direct ||
+	    (path != HR_PATH_AUTO && path != HR_PATH_PAGECACHE))
+		return;
+	hr__registrar_start(&loader->registrar, loader->ds, loader->dev, engine->map);
+}
+
 static int open_loader(struct hr_loader *loader, const struct hr_loader_options *opts)
 {
 	int rc;
@@ -161,8 +175,10 @@ static int open_loader(struct hr_loader *loader, const struct hr_loader_options 
 	if (rc < 0)
 		return rc;
 	rc = open_fillers(loader);
-	if (rc == 0)
-		run_ring(loader);
+	if (rc < 0)
+		return rc;
+	start_registrar(loader);
+	run_ring(loader);
 	return rc;
 }
 
@@ -251,6 +267,7 @@ void hr_loader_close(struct hr_loader *loader)
 		return;
 	}
 	hr_loader_stop(loader);
+	hr__registrar_join(&loader->registrar);
 	quiet = stop_fillers(loader);
 	quiet = wait_lanes(loader) && quiet;
 	if (!quiet || hr_buffer_free(loader->buffer) < 0) {
@@ -429,6 +446,8 @@ int hr_loader_info(const struct hr_loader *loader, struct hr_loader_info *out)
 		.threads = loader->opts.threads,
 		.queue = loader->queue,
 	};
+	snprintf(out->register_reason, sizeof(out->register_reason), "%s",
+		 hr__registrar_reason(&loader->registrar));
 	return 0;
 }
 
@@ -526,5 +545,7 @@ int hr_loader_stats(const struct hr_loader *loader, struct hr_loader_stats *out)
 	for (uint32_t i = 0; i < loader->n_fillers; i++)
 		hr_stats_add(&out->io, &loader->fillers[i].stats);
 	pthread_mutex_unlock(&ring->lock);
+	out->io.registered_bytes += atomic_load(&loader->registrar.bytes);
+	out->io.register_ns += atomic_load(&loader->registrar.ns);
 	return 0;
 }

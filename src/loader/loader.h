@@ -14,6 +14,7 @@
 #include "loader/batch.h"
 #include "loader/dataset.h"
 #include "loader/layout.h"
+#include "loader/registrar.h"
 #include "loader/sampler.h"
 
 #define HR__REAP_MAX 64u
@@ -52,6 +53,7 @@ struct hr_loader {
 	struct hr__ring ring;
 	struct hr__filler *fillers; /* max(threads, 1) */
 	uint32_t n_fillers;
+	struct hr__registrar registrar; /* with threads, unless a path was chosen that has no use */
 	struct hr_queue_info queue;
 	uint32_t fork_generation;
 	/* set from any thread or signal handler */

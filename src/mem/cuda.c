@@ -152,8 +152,37 @@ static void cuda_free(struct hr_device *dev, void *ptr, uint64_t len)
 			hr__cuda_name(cd->cu, result));
 }
 
+uint32_t hr__cuda_pin_at(const struct hr__cuda_device *cd, uint64_t at)
+{
+	uint32_t low = 0, high = cd->pins_count;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+		const struct hr__cuda_pin *pin = &cd->pins[mid];
+
+		if (at < pin->host)
+			high = mid;
+		else if (at - pin->host < pin->len)
+			return mid;
+		else
+			low = mid + 1;
+	}
+	return cd->pins_count;
+}
+
+/* Keep the list in order; a file has a pin for each of its windows, so it may be long. */
+static void pins_insert(struct hr__cuda_device *cd, const struct hr__cuda_pin *pin)
+{
+	uint32_t i = cd->pins_count++;
+
+	for (; i > 0 && cd->pins[i - 1].host > pin->host; i--)
+		cd->pins[i] = cd->pins[i - 1];
+	cd->pins[i] = *pin;
+}
+
 static int pins_add(struct hr__cuda_device *cd, void *ptr, uint64_t len, uint64_t device)
 {
+	const struct hr__cuda_pin pin = {(uintptr_t)ptr, len, device};
 	int ret = 0;
 
 	pthread_rwlock_wrlock(&cd->pins_lock);
@@ -169,29 +198,34 @@ static int pins_add(struct hr__cuda_device *cd, void *ptr, uint64_t len, uint64_
 		}
 	}
 	if (!ret)
-		cd->pins[cd->pins_count++] = (struct hr__cuda_pin){(uintptr_t)ptr, len, device};
+		pins_insert(cd, &pin);
 	pthread_rwlock_unlock(&cd->pins_lock);
 	return ret;
 }
 
 static void pins_drop(struct hr__cuda_device *cd, const void *ptr)
 {
+	uint32_t i;
+
 	pthread_rwlock_wrlock(&cd->pins_lock);
-	for (uint32_t i = 0; i < cd->pins_count; i++) {
-		if (cd->pins[i].host == (uintptr_t)ptr) {
-			cd->pins[i] = cd->pins[--cd->pins_count];
-			break;
-		}
+	i = hr__cuda_pin_at(cd, (uintptr_t)ptr);
+	if (i < cd->pins_count) {
+		cd->pins_count--;
+		memmove(&cd->pins[i], &cd->pins[i + 1], (cd->pins_count - i) * sizeof(cd->pins[0]));
 	}
 	pthread_rwlock_unlock(&cd->pins_lock);
 }
 
 /* With the context entered. */
-static int pin_entered(struct hr__cuda_device *cd, void *ptr, uint64_t len, uint64_t *device)
+static int pin_entered(struct hr__cuda_device *cd, void *ptr, uint64_t len, uint32_t flags,
+		       uint64_t *device)
 {
-	int result = cd->cu->host_register(ptr, len,
-					   HR__CU_REGISTER_PORTABLE | HR__CU_REGISTER_DEVICEMAP);
-	int ret;
+	unsigned int how = HR__CU_REGISTER_PORTABLE | HR__CU_REGISTER_DEVICEMAP;
+	int result, ret;
+
+	if (flags & HR__PIN_READ_ONLY)
+		how |= HR__CU_REGISTER_READ_ONLY;
+	result = cd->cu->host_register(ptr, len, how);
 
 	if (result)
 		return hr__cuda_fail(cd, result, "host memory could not be pinned");
@@ -206,7 +240,8 @@ static int pin_entered(struct hr__cuda_device *cd, void *ptr, uint64_t len, uint
 	return ret;
 }
 
-static int cuda_pin(struct hr_device *dev, void *ptr, uint64_t len, void **device_ptr)
+static int cuda_pin(struct hr_device *dev, void *ptr, uint64_t len, uint32_t flags,
+		    void **device_ptr)
 {
 	struct hr__cuda_device *cd = to_cuda(dev);
 	uint64_t device = 0;
@@ -214,7 +249,7 @@ static int cuda_pin(struct hr_device *dev, void *ptr, uint64_t len, void **devic
 
 	if (ret)
 		return ret;
-	ret = pin_entered(cd, ptr, len, &device);
+	ret = pin_entered(cd, ptr, len, flags, &device);
 	hr__cuda_leave(cd);
 	if (!ret)
 		*device_ptr = (void *)(uintptr_t)device;

@@ -42,9 +42,12 @@ struct hr__cuda_device {
 	struct hr__cu_module *module; /* NULL: no kernels, see info.kernels_reason */
 	struct hr__cu_function *kernels[HR__KERNEL_COUNT];
 	pthread_rwlock_t pins_lock; /* no call of the driver is made under it */
-	struct hr__cuda_pin *pins;
+	struct hr__cuda_pin *pins;  /* by ascending host address */
 	uint32_t pins_count, pins_cap;
 };
+
+/* hr__cuda_pin_at() - the pin that holds @at, or pins_count. Under pins_lock. */
+uint32_t hr__cuda_pin_at(const struct hr__cuda_device *cd, uint64_t at);
 
 /* Make the device's context current and put the caller's back. Return: 0 or -HR_E_DEVICE_LOST. */
 int hr__cuda_enter(const struct hr__cuda_device *cd);

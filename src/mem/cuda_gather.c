@@ -85,23 +85,31 @@ int hr__cuda_gather_plan(const struct hr__cuda_device *cd, const struct hr__move
 	return 0;
 }
 
-/* *hint: where the last address was found; neighbours in a list mostly share their ring. */
+/*
+ * *hint: where the last address was found; neighbours in a list mostly share their ring. A piece may
+ * go on from one pin into the next, as windows of a mapped file do, if the device sees them so too.
+ */
 static bool pin_translate(const struct hr__cuda_device *cd, const void *ptr, uint64_t len,
 			  uint32_t *hint, uint64_t *out)
 {
-	uint64_t at = (uintptr_t)ptr;
+	uint64_t at = (uintptr_t)ptr, end, shift;
+	uint32_t k = *hint;
 
-	for (uint32_t i = 0; i < cd->pins_count; i++) {
-		uint32_t k = (*hint + i) % cd->pins_count;
-		const struct hr__cuda_pin *pin = &cd->pins[k];
-
-		if (at - pin->host < pin->len && len <= pin->len - (at - pin->host)) {
-			*hint = k;
-			*out = pin->device + (at - pin->host);
-			return true;
-		}
+	if (k >= cd->pins_count || at - cd->pins[k].host >= cd->pins[k].len)
+		k = hr__cuda_pin_at(cd, at);
+	if (k == cd->pins_count)
+		return false;
+	*hint = k;
+	shift = cd->pins[k].device - cd->pins[k].host;
+	*out = at + shift;
+	end = cd->pins[k].host + cd->pins[k].len;
+	while (len > end - at) {
+		if (++k == cd->pins_count || cd->pins[k].host != end ||
+		    cd->pins[k].device - cd->pins[k].host != shift)
+			return false;
+		end += cd->pins[k].len;
 	}
-	return false;
+	return true;
 }
 
 static bool fill_pieces(const struct hr__cuda_device *cd, enum hr__where where,

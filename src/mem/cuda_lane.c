@@ -196,6 +196,42 @@ static uint32_t merge_next(const struct hr__move *moves, uint32_t n, uint32_t i,
 	return i;
 }
 
+/* Bytes from the host end of a copy to the border of its pin: no copy may cross one. */
+static uint64_t pin_left(struct cuda_lane *cl, enum hr__where where, const struct hr__move *m)
+{
+	struct hr__cuda_device *cd = device_of(cl);
+	uint64_t at = (uintptr_t)(where == HR__HOST_TO_DEVICE ? m->src : m->dst), left = m->len;
+	uint32_t k;
+
+	if (where != HR__HOST_TO_DEVICE && where != HR__DEVICE_TO_HOST)
+		return left;
+	pthread_rwlock_rdlock(&cd->pins_lock);
+	k = hr__cuda_pin_at(cd, at);
+	if (k < cd->pins_count)
+		left = hr__min(left, cd->pins[k].host + cd->pins[k].len - at);
+	pthread_rwlock_unlock(&cd->pins_lock);
+	return left;
+}
+
+/* *queued counts the copies, also those before a failure. Return: 0 or -code. */
+static int copy_split(struct cuda_lane *cl, enum hr__where where, struct hr__move rest, int *queued)
+{
+	while (rest.len) {
+		struct hr__move m = rest;
+		int ret;
+
+		m.len = pin_left(cl, where, &rest);
+		ret = copy_one(cl, where, &m);
+		if (ret)
+			return ret;
+		++*queued;
+		rest.src = (const char *)rest.src + m.len;
+		rest.dst = (char *)rest.dst + m.len;
+		rest.len -= m.len;
+	}
+	return 0;
+}
+
 static int copy_all(struct cuda_lane *cl, enum hr__where where, const struct hr__move *moves,
 		    uint32_t n)
 {
@@ -206,15 +242,12 @@ static int copy_all(struct cuda_lane *cl, enum hr__where where, const struct hr_
 		int ret;
 
 		i = merge_next(moves, n, i, &m);
-		if (!m.len)
-			continue;
-		ret = copy_one(cl, where, &m);
+		ret = copy_split(cl, where, m, &copies);
 		if (ret) {
 			if (copies)
 				drain(cl);
 			return ret;
 		}
-		copies++;
 	}
 	return copies;
 }

@@ -70,7 +70,8 @@ static void host_free(struct hr_device *dev, void *ptr, uint64_t len)
 	hr__sys->munmap(ptr, len);
 }
 
-static int host_pin(struct hr_device *dev, void *ptr, uint64_t len, void **device_ptr)
+static int host_pin(struct hr_device *dev, void *ptr, uint64_t len, uint32_t flags,
+		    void **device_ptr)
 {
 	*device_ptr = ptr;
 	return 0;

@@ -21,6 +21,9 @@
 #define HR__MEM_CAP_HOST_VISIBLE (1u << 1)
 #define HR__MEM_CAP_CAST (1u << 2) /* lanes convert element types */
 
+/* Flags of pin(). */
+#define HR__PIN_READ_ONLY (1u << 0) /* the pages are mapped without PROT_WRITE */
+
 struct hr__mem_ops {
 	const char *name;
 	/* Is [ptr, ptr + len) memory of this device? Return: 0 or -HR_E_BAD_POINTER. */
@@ -28,10 +31,12 @@ struct hr__mem_ops {
 	int (*alloc)(struct hr_device *dev, uint64_t len, void **out);
 	void (*free)(struct hr_device *dev, void *ptr, uint64_t len);
 	/*
-	 * Make host pages reachable by the device's lanes (staging rings). @ptr: page-aligned.
-	 * @device_ptr: the address by which kernels see them. Return: 0 or -code.
+	 * Make host pages reachable by the device's lanes (staging rings, mapped files).
+	 * @ptr: page-aligned. @flags: HR__PIN_*. @device_ptr: the address by which kernels see them.
+	 * Return: 0 or -code.
 	 */
-	int (*pin)(struct hr_device *dev, void *ptr, uint64_t len, void **device_ptr);
+	int (*pin)(struct hr_device *dev, void *ptr, uint64_t len, uint32_t flags,
+		   void **device_ptr);
 	void (*unpin)(struct hr_device *dev, void *ptr, uint64_t len);
 	/* Peer mapping for a direct path; optional: hr__mem_no_export answers -ENOTSUP. */
 	int (*export)(struct hr_device *dev, const void *ptr, uint64_t len, int *dmabuf_fd);

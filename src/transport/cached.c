@@ -16,12 +16,15 @@
 #define HOT_RUN_SURE 32u  /* hits in a row after which nobody asks any more */
 #define COLD_RUN_SURE 32u /* misses in a row after which only one in COLD_SKIP is asked about */
 #define COLD_SKIP 16u
+#define HOT_ASK                                                                                    \
+	256u /* hits of a mapped file, which cannot say no, after which one is asked about */
 
 void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts)
 {
 	bool wants_cache = opts->buffered && seg->op == HR_READ;
 
-	seg->direct = seg->file->fd_direct >= 0 && !seg->plan.unaligned && !wants_cache;
+	seg->direct =
+		seg->file->fd_direct >= 0 && !seg->plan.unaligned && !wants_cache && !seg->again;
 	seg->fd = seg->direct ? seg->file->fd_direct : seg->file->fd;
 	seg->fixed = -1;
 }
@@ -33,13 +36,21 @@ static void went_cold(struct hr__heat *heat)
 		heat->skip = COLD_SKIP - 1;
 }
 
-/* Worth trying? Asks the kernel unless a run of equal answers makes that needless. */
-static bool looks_hot(struct hr__seg *seg, struct hr_stats *stats)
+bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
 {
 	struct hr__heat *heat = seg->heat;
 
-	if (seg->file->memory_backed || heat->hot_run >= HOT_RUN_SURE)
+	if (seg->cold)
+		return false;
+	if (seg->file->memory_backed)
 		return true;
+	if (mapped && heat->hot_run >= HOT_RUN_SURE + HOT_ASK)
+		heat->hot_run = HOT_RUN_SURE - 1;
+	if (heat->hot_run >= HOT_RUN_SURE) {
+		heat->hot_run += mapped;
+		return true;
+	}
+	seg->cold = true;
 	if (heat->skip) {
 		heat->skip--;
 		return false;
@@ -48,6 +59,8 @@ static bool looks_hot(struct hr__seg *seg, struct hr_stats *stats)
 	switch (hr__file_residency_quick(seg->file, seg->plan.off, seg->plan.need)) {
 	case HR_RESIDENCY_HOT:
 		heat->cold_run = 0;
+		heat->hot_run += mapped;
+		seg->cold = false;
 		return true;
 	case HR_RESIDENCY_COLD:
 	case HR_RESIDENCY_UNKNOWN:
@@ -67,7 +80,7 @@ bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
 	ssize_t n;
 
 	if (opts->direct || !(seg->file->nowait || seg->file->memory_backed) ||
-	    !looks_hot(seg, stats))
+	    !hr__looks_hot(seg, stats, false))
 		return false;
 	stats->preads++;
 	n = hr__sys->pread_flags(seg->file->fd, (uint8_t *)seg->addr + skip, seg->plan.need - skip,

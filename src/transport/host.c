@@ -61,7 +61,7 @@ static int host_open(const struct hr__transport_env *env, struct hr__transport *
 
 static bool host_room(struct hr__transport *t, uint32_t len)
 {
-	return true;
+	return hr__ioq_room(((struct host *)t)->env.ioq);
 }
 
 static void host_submit(struct hr__transport *t, struct hr__seg *seg)

@@ -78,6 +78,13 @@ struct hr__heat {
 	uint32_t skip;     /* segments to go without asking */
 };
 
+/*
+ * hr__looks_hot() - is what the segment wants in the page cache? Asks the kernel unless a run of
+ * equal answers makes that needless. @mapped: a wrong yes would not be noticed, so that even a long
+ * run is questioned now and then.
+ */
+bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped);
+
 /* hr__seg_aim() - choose the descriptor: direct where the segment allows it. */
 void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts);
 

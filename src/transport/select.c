@@ -12,6 +12,7 @@
 
 static const struct hr__transport_ops *const transports[] = {
 	&hr__transport_host,
+	&hr__transport_pagecache,
 	&hr__transport_bounce,
 };
 const uint32_t hr__transports_count = HR_ARRAY_LEN(transports);

@@ -30,7 +30,7 @@ int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max, st
 	hr__numa_prefer(ring.base, len, dev->info.numa_node);
 	madvise(ring.base, len, MADV_HUGEPAGE);
 	madvise(ring.base, len, MADV_DONTFORK);
-	ret = dev->ops->pin(dev, ring.base, len, &device_ptr);
+	ret = dev->ops->pin(dev, ring.base, len, 0, &device_ptr);
 	if (ret)
 		goto err_unmap;
 	*s = ring;

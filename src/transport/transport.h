@@ -23,6 +23,7 @@
 #include "mem/mem.h"
 
 struct hr__heat;
+struct hr__mapping;
 struct hr__ioq;
 struct hr__staging;
 struct hr__transport;
@@ -51,8 +52,13 @@ struct hr__seg {
 	void *route;           /* the engine's: by which way it went */
 	/* bounce: its place in the ring and the ticket of its move */
 	uint32_t ring_slot;
-	bool moved;
 	uint64_t ticket;
+	/* pagecache */
+	struct hr__mapping *mapping; /* NULL: not to be thought of */
+	int64_t mtime_ns;            /* of the file before the segment was planned */
+	bool mapped;                 /* holds its windows of the mapping */
+	bool cold;                   /* was asked about and is not in the page cache */
+	bool again; /* from reap(): the file was changed meanwhile, another path must read it */
 };
 
 /* What every transport of one engine shares. */
@@ -62,12 +68,14 @@ struct hr__transport_env {
 	struct hr__ioq *ioq;
 	struct hr__staging *staging;
 	struct hr_stats *stats;
+	uint64_t *gathered; /* counts requests that are whole in host memory, by any path */
 };
 
 /* The question to score(). */
 struct hr__shape {
 	enum hr_op op;
 	bool cast;
+	bool map; /* hr_engine_options.map */
 };
 
 struct hr__transport_ops {
@@ -81,7 +89,7 @@ struct hr__transport_ops {
 		     const struct hr__shape *shape, struct hr__limits *limits, char *reason,
 		     size_t reason_size);
 	int (*open)(const struct hr__transport_env *env, struct hr__transport **out);
-	/* Is there room for a segment of @len bytes now? */
+	/* Is there room for a segment of @len bytes now, in the queue as well? */
 	bool (*room)(struct hr__transport *t, uint32_t len);
 	/* Prepare and queue; room() said yes. A failure comes back as seg->error from reap(). */
 	void (*submit)(struct hr__transport *t, struct hr__seg *seg);
@@ -105,7 +113,8 @@ struct hr__transport {
 	const struct hr__transport_ops *ops;
 };
 
-extern const struct hr__transport_ops hr__transport_host, hr__transport_bounce;
+extern const struct hr__transport_ops hr__transport_host, hr__transport_bounce,
+	hr__transport_pagecache;
 
 /* How many there are; hr__select() weighs them all. */
 extern const uint32_t hr__transports_count;

@@ -90,8 +90,8 @@ class Surroundings(common.CliTest):
         super().setUp()
         self.file = self.tokens("a.bin", 64 * 50 + 1)
 
-    def stream(self, **kw):
-        return self.ok("stream", *SMALL, "--json", "--verify", self.file, **kw).json
+    def stream(self, *extra, **kw):
+        return self.ok("stream", *SMALL, "--json", "--verify", *extra, self.file, **kw).json
 
     def test_no_io_uring(self):
         for code in (errno.EPERM, errno.ENOSYS):
@@ -99,8 +99,9 @@ class Surroundings(common.CliTest):
             self.assertIs(got["verified"], True)
             self.assertIn(got["queue"]["name"], ("threads", "sync"))
             self.assertTrue(got["queue"]["reason"])
-            self.assertGreater(got["preads"], 0)
             self.assertEqual(got["enters"], 0)
+            got = self.stream("--path", "bounce", confine=["--deny-uring", code])
+            self.assertGreater(got["preads"], 0)
             done = self.ok("cp", "--device", "host", "--verify", "--json", self.file,
                            self.path("copy"), confine=["--deny-uring", code])
             self.assertIs(done.json["verified"], True)

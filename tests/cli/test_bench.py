@@ -39,7 +39,7 @@ class Bench(common.CliTest):
 
     def test_paths_are_what_was_asked(self):
         f = self.data()
-        for path in ("host", "bounce", "classic"):
+        for path in ("host", "bounce", "pagecache", "classic"):
             got = self.ok("bench", *QUICK, "--path", path, f).json
             self.assertEqual(list(got["bytes_by_path"]), [path])
 

@@ -12,7 +12,7 @@ class Doctor(common.CliTest):
         got = self.ok("explain", "--device", "host", "--json", f).json
         self.assertEqual(got["path"], "host")
         self.assertTrue(got["reason"])
-        self.assertEqual([r["path"] for r in got["refused"]], ["bounce", "p2p"])
+        self.assertEqual([r["path"] for r in got["refused"]], ["pagecache", "bounce", "p2p"])
         for refused in got["refused"]:
             self.assertTrue(refused["reason"])
         self.assertEqual(set(got["alignment"]), {"offset_bytes", "memory_bytes"})

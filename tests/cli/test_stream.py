@@ -56,7 +56,8 @@ class Stream(common.CliTest):
     def test_odd_offsets_and_two_files(self):
         """A sequence length that is no multiple of anything puts windows at every offset."""
         a, b = self.tokens("a", 9000), self.tokens("b", 7001, seed=2)
-        for extra in ([], ["--direct"], ["--buffered"], ["--path", "bounce"], ["--path", "host",
+        for extra in ([], ["--direct"], ["--buffered"], ["--path", "bounce"],
+                      ["--path", "pagecache"], ["--path", "host",
                       "--out-dtype", "same"], ["--threads", "0"]):
             got = self.ok("stream", "--device", "host", "--seq-len", "37", "--batch-size", "5",
                           "--json", "--verify", *extra, a, b).json

@@ -117,7 +117,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 		*value = 24;
 		return 0;
 	case HR__CU_ATTR_READ_ONLY_HOST_REGISTER:
-		*value = 1;
+		*value = fake_setting(FAKE_NO_READ_ONLY) != 1;
 		return 0;
 	default:
 		return HR__CU_INVALID_VALUE;

@@ -38,6 +38,7 @@ enum fake_setting {
 	FAKE_DELAY_US,
 	FAKE_LOST_AFTER,
 	FAKE_NO_REGISTER,
+	FAKE_NO_READ_ONLY,
 	FAKE_SETTING_COUNT,
 };
 
@@ -63,6 +64,15 @@ bool fake_step(void);
  */
 void *fake_translate(uint64_t address, uint64_t len, const char *what);
 bool fake_is_pinned(const void *host, uint64_t len);
+/* Where a copy finds the host memory at @host: itself, or fetched if it is a registered file. */
+void *fake_host_source(uint64_t host, uint64_t len);
+
+/* mapped.c: registered files, which may shrink at any time; per thread and operation. */
+void *fake_mapped_read(const void *host, uint64_t len);
+void fake_mapped_forget(void); /* a new operation begins: fetch again */
+void fake_mapped_free(void);
+bool fake_mapped_writable(const void *host);
+bool fake_mapped_there(const void *host, uint64_t len);
 
 /* kernels.cpp: run a kernel on the CPU; false when it touched memory that it must not. */
 int fake_kernel_find(const char *name);

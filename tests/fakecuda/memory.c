@@ -35,6 +35,7 @@ struct pinned {
 	char *host;
 	uint64_t len, device;
 	bool registered; /* else allocated here */
+	bool read_only;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -192,7 +193,7 @@ int cuPointerGetAttributes(unsigned int n, int *attributes, void **data, uint64_
 	return 0;
 }
 
-static int pinned_add(char *host, uint64_t len, bool registered)
+static int pinned_add(char *host, uint64_t len, bool registered, bool read_only)
 {
 	struct pinned *p = calloc(1, sizeof(*p)), *other;
 
@@ -201,6 +202,7 @@ static int pinned_add(char *host, uint64_t len, bool registered)
 	p->host = host;
 	p->len = len;
 	p->registered = registered;
+	p->read_only = read_only;
 	p->device = (uintptr_t)host + (registered ? REGISTER_SHIFT : 0);
 	pthread_mutex_lock(&lock);
 	for (other = pins; other; other = other->next) {
@@ -244,7 +246,7 @@ int cuMemHostAlloc(void **ptr, size_t len, unsigned int flags)
 	host = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (host == MAP_FAILED)
 		return HR__CU_OUT_OF_MEMORY;
-	if (pinned_add(host, len, false))
+	if (pinned_add(host, len, false, false))
 		abort();
 	fake_count(FAKE_HOST_ALLOCS, 1);
 	*ptr = host;
@@ -271,15 +273,18 @@ int cuMemFreeHost(void *ptr)
 
 int cuMemHostRegister_v2(void *ptr, size_t len, unsigned int flags)
 {
+	bool read_only = flags & HR__CU_REGISTER_READ_ONLY;
 	int result = fake_enter_context(__func__);
 
 	if (result)
 		return result;
-	if (fake_setting(FAKE_NO_REGISTER))
+	if (fake_setting(FAKE_NO_REGISTER) || (read_only && fake_setting(FAKE_NO_READ_ONLY)))
 		return HR__CU_NOT_SUPPORTED;
 	if (!len || !(flags & HR__CU_REGISTER_DEVICEMAP) || (uintptr_t)ptr % PAGE)
 		return HR__CU_INVALID_VALUE;
-	result = pinned_add(ptr, len, true);
+	if (!read_only && !fake_mapped_writable(ptr))
+		return HR__CU_INVALID_VALUE;
+	result = pinned_add(ptr, len, true, read_only);
 	if (!result)
 		fake_count(FAKE_REGISTERED, 1);
 	return result;
@@ -297,6 +302,8 @@ int cuMemHostUnregister(void *ptr)
 		fake_misuse("cuMemHostUnregister of %p, which is not registered", ptr);
 		return HR__CU_NOT_REGISTERED;
 	}
+	if (!fake_mapped_there(p->host, p->len))
+		fake_misuse("cuMemHostUnregister of %p after its memory was unmapped", ptr);
 	free(p);
 	fake_count(FAKE_REGISTERED, -1);
 	return 0;
@@ -317,33 +324,74 @@ int cuMemHostGetDevicePointer_v2(uint64_t *out, void *ptr, unsigned int flags)
 	return p && !flags ? 0 : HR__CU_INVALID_VALUE;
 }
 
+/*
+ * As find_pinned(), also for ranges that go on from one registration into the next. Where they must
+ * not, @one.
+ */
+static struct pinned *find_span(uint64_t at, uint64_t len, bool as_device, bool one)
+{
+	struct pinned *p = find_pinned(at, len ? 1 : 0, as_device), *next;
+	uint64_t end;
+
+	if (!p)
+		return NULL;
+	end = (as_device ? p->device : (uintptr_t)p->host) + p->len;
+	while (len > end - at) {
+		next = one ? NULL : find_pinned(end, 1, as_device);
+		if (!next || next->read_only != p->read_only)
+			return NULL;
+		end = (as_device ? next->device : (uintptr_t)next->host) + next->len;
+	}
+	return p;
+}
+
 bool fake_is_pinned(const void *host, uint64_t len)
 {
 	bool is;
 
 	pthread_mutex_lock(&lock);
-	is = find_pinned((uintptr_t)host, len, false) != NULL;
+	is = find_span((uintptr_t)host, len, false, true) != NULL;
 	pthread_mutex_unlock(&lock);
 	return is;
 }
 
+void *fake_host_source(uint64_t host, uint64_t len)
+{
+	void *out = (void *)(uintptr_t)host;
+	bool read_only, broken;
+	struct pinned *p;
+
+	pthread_mutex_lock(&lock);
+	p = find_pinned(host, 1, false);
+	read_only = p && p->read_only;
+	broken = p && !find_span(host, len, false, true);
+	pthread_mutex_unlock(&lock);
+	if (broken)
+		fake_misuse("a copy from 0x%llx + %llu crosses the border of a registration",
+			    (unsigned long long)host, (unsigned long long)len);
+	return read_only ? fake_mapped_read(out, len) : out;
+}
+
 void *fake_translate(uint64_t address, uint64_t len, const char *what)
 {
+	bool read_only = false;
 	struct pinned *p;
 	struct alloc *a;
 	void *out = NULL;
 
 	pthread_mutex_lock(&lock);
 	a = find_alloc(address, len);
-	p = a ? NULL : find_pinned(address, len, true);
-	if (a && a->alias)
+	p = a ? NULL : find_span(address, len, true, false);
+	if (a && a->alias) {
 		out = a->alias + (address - (uintptr_t)a->map);
-	else if (p)
+	} else if (p) {
 		out = p->host + (address - p->device);
+		read_only = p->read_only;
+	}
 	pthread_mutex_unlock(&lock);
 	if (!out)
 		fake_misuse("%s: 0x%llx + %llu is %s", what, (unsigned long long)address,
 			    (unsigned long long)len,
 			    a ? "freed device memory" : "no memory of the device");
-	return out;
+	return read_only ? fake_mapped_read(out, len) : out;
 }

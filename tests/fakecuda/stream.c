@@ -81,7 +81,7 @@ static void run_copy(const struct op *op)
 {
 	void *dst = op->dst_host ? (void *)(uintptr_t)op->dst
 				 : fake_translate(op->dst, op->len, "destination of a copy");
-	void *src = op->src_host ? (void *)(uintptr_t)op->src
+	void *src = op->src_host ? fake_host_source(op->src, op->len)
 				 : fake_translate(op->src, op->len, "source of a copy");
 
 	if (dst && src)
@@ -103,6 +103,7 @@ static void run(struct op *op)
 	}
 	if (!fake_step())
 		return; /* a lost device does nothing, and its events never come */
+	fake_mapped_forget();
 	switch (op->kind) {
 	case OP_COPY:
 		run_copy(op);
@@ -149,6 +150,7 @@ static void *stream_main(void *arg)
 		pthread_mutex_unlock(&s->lock);
 		free(op);
 	}
+	fake_mapped_free();
 	return NULL;
 }
 

@@ -222,7 +222,7 @@ static int bench_open(struct bench *b)
 	madvise(b->ring, RING_BYTES, MADV_HUGEPAGE);
 	for (uint64_t i = 0, x = 1; i < RING_BYTES / 8; i++)
 		((uint64_t *)b->ring)[i] = next_random(&x);
-	ret = b->dev->ops->pin(b->dev, b->ring, RING_BYTES, &seen);
+	ret = b->dev->ops->pin(b->dev, b->ring, RING_BYTES, 0, &seen);
 	if (!ret)
 		ret = hr_buffer_alloc(b->dev, RING_BYTES, &b->buf);
 	if (!ret)

@@ -275,13 +275,14 @@ static void test_explain(void **state)
 	assert_int_equal(e->file.size_bytes, 26);
 	assert_string_equal(e->device.name, "host");
 	assert_true(e->queue.name[0]);
-	assert_int_equal(e->n_verdicts, 3);
+	assert_int_equal(e->n_verdicts, 4);
 	for (uint32_t i = 0; i < e->n_verdicts; i++) {
 		taken += (uint32_t)e->verdicts[i].taken;
 		assert_true(e->verdicts[i].reason[0]);
 	}
 	assert_int_equal(taken, 1);
-	assert_string_equal(e->verdicts[2].name, "p2p");
+	assert_string_equal(e->verdicts[1].name, "pagecache");
+	assert_string_equal(e->verdicts[3].name, "p2p");
 	assert_true(e->n_extents || e->extents_reason[0]);
 	/* the end of the file is still in range, what lies behind it is not */
 	assert_int_equal(hr_explain(file, dev, 26, 0, e), 0);

@@ -36,7 +36,7 @@ static void rig_open(struct rig *r, const char *name, uint64_t ring_len, uint64_
 	r->ring = mmap(NULL, ring_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(r->ring, MAP_FAILED);
 	assert_int_equal(hr_device_open(name, &r->dev), 0);
-	assert_int_equal(r->dev->ops->pin(r->dev, r->ring, ring_len, &seen), 0);
+	assert_int_equal(r->dev->ops->pin(r->dev, r->ring, ring_len, 0, &seen), 0);
 	assert_int_equal(hr_buffer_alloc(r->dev, buf_len, &r->buf), 0);
 	assert_int_equal(hr_lane_open(r->dev, NULL, &r->lane), 0);
 }

@@ -189,10 +189,10 @@ static void test_pin(void **state)
 					     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		int fd = -1;
 
-		assert_int_equal(dev->ops->pin(dev, p, 8192, &seen), 0);
+		assert_int_equal(dev->ops->pin(dev, p, 8192, 0, &seen), 0);
 		assert_non_null(seen);
 		if (i)
-			assert_int_equal(dev->ops->pin(dev, p, 4096, &seen), -EBUSY);
+			assert_int_equal(dev->ops->pin(dev, p, 4096, 0, &seen), -EBUSY);
 		dev->ops->unpin(dev, p, 8192);
 		assert_int_equal(dev->ops->export(dev, p, 8192, &fd), -ENOTSUP);
 		munmap(p, 8192);

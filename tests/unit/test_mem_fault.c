@@ -59,7 +59,7 @@ static int little_program(uint8_t *ring, uint64_t ring_len)
 
 	if (ret)
 		return ret;
-	ret = dev->ops->pin(dev, ring, ring_len, &seen);
+	ret = dev->ops->pin(dev, ring, ring_len, 0, &seen);
 	if (ret)
 		goto out_close;
 	ret = hr_lane_open(dev, NULL, &lane);
@@ -175,7 +175,7 @@ static void test_no_kernels(void **state)
 	assert_false(info.kernels);
 	assert_non_null(strstr(info.kernels_reason, "209"));
 	assert_int_equal(dev->caps & HR__MEM_CAP_CAST, 0);
-	assert_int_equal(dev->ops->pin(dev, ring, 4096, &seen), 0);
+	assert_int_equal(dev->ops->pin(dev, ring, 4096, 0, &seen), 0);
 	assert_int_equal(hr_buffer_alloc(dev, 300, &buf), 0);
 	assert_int_equal(hr_lane_open(dev, NULL, &lane), 0);
 	memset(ring, 7, 4096);
@@ -205,7 +205,7 @@ static void test_no_register(void **state)
 
 	assert_int_equal(hr_device_open("cuda:0", &dev), 0);
 	fake.set("no_register", 1);
-	assert_int_equal(dev->ops->pin(dev, ring, 4096, &seen), -ENOTSUP);
+	assert_int_equal(dev->ops->pin(dev, ring, 4096, 0, &seen), -ENOTSUP);
 	assert_null(seen);
 	hr_device_close(dev);
 	munmap(ring, 4096);
@@ -224,7 +224,7 @@ static void test_lost(void **state)
 	int ret = 0;
 
 	assert_int_equal(hr_device_open("cuda:0", &dev), 0);
-	assert_int_equal(dev->ops->pin(dev, ring, 4096, &seen), 0);
+	assert_int_equal(dev->ops->pin(dev, ring, 4096, 0, &seen), 0);
 	assert_int_equal(hr_buffer_alloc(dev, 32768, &buf), 0);
 	assert_int_equal(hr_lane_open(dev, NULL, &lane), 0);
 	m = (struct hr__move){ring, buf->ptr, 4096};

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base/memlimit.h - how much memory this process may use: the machine's, or its cgroup's limit.
+ */
+#ifndef HR_BASE_MEMLIMIT_H
+#define HR_BASE_MEMLIMIT_H
+
+#include <stdint.h>
+
+/*
+ * hr__cgroup_limit() - the least memory limit from the process's group up to the visible root.
+ * @root: "" for this machine, or a folder that stands for "/". Return: bytes, UINT64_MAX for none.
+ */
+uint64_t hr__cgroup_limit(const char *root);
+
+/* hr__memory_allowed() - physical memory, or the cgroup's limit where that is less. */
+uint64_t hr__memory_allowed(void);
+
+#endif

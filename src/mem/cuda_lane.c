@@ -195,27 +195,42 @@ static uint32_t merge_next(const struct hr__move *moves, uint32_t n, uint32_t i,
 	return i;
 }
 
+/* Each piece by itself. *copies: how many were queued, added up, also on failure. */
+static int copy_singly(struct cuda_lane *cl, enum hr__where where, const struct hr__move *moves,
+		       uint32_t n, int *copies)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < n && !ret; i++) {
+		if (!moves[i].len)
+			continue;
+		ret = copy_one(cl, where, &moves[i]);
+		*copies += !ret;
+	}
+	return ret;
+}
+
 static int copy_all(struct cuda_lane *cl, enum hr__where where, const struct hr__move *moves,
 		    uint32_t n)
 {
-	int copies = 0;
+	int copies = 0, ret = 0;
 
-	for (uint32_t i = 0; i < n;) {
+	for (uint32_t i = 0, next; i < n && !ret; i = next) {
 		struct hr__move m;
-		int ret;
 
-		i = merge_next(moves, n, i, &m);
+		next = merge_next(moves, n, i, &m);
 		if (!m.len)
 			continue;
 		ret = copy_one(cl, where, &m);
-		if (ret) {
-			if (copies)
-				drain(cl);
-			return ret;
-		}
-		copies++;
+		/* Allocations often lie side by side, and no copy may reach from one into the next. */
+		if (ret == -EINVAL && next - i > 1)
+			ret = copy_singly(cl, where, moves + i, next - i, &copies);
+		else
+			copies += !ret;
 	}
-	return copies;
+	if (ret && copies)
+		drain(cl);
+	return ret ? ret : copies;
 }
 
 static bool copies_suit(const struct hr__move *moves, uint32_t n)

@@ -549,15 +549,24 @@ static void forked(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(file_shrinks),         cmocka_unit_test(file_is_emptied),
-		cmocka_unit_test(queue_breaks_behind_a_failure), cmocka_unit_test(endless_timeout),
-		cmocka_unit_test(drive_fails),          cmocka_unit_test(every_slot_held),
-		cmocka_unit_test(one_held_for_long),    cmocka_unit_test(release_of_strangers),
-		cmocka_unit_test(close_at_any_time),    cmocka_unit_test(stopped_by_another_thread),
-		cmocka_unit_test(lanes_that_lag),       cmocka_unit_test(stopped_while_a_lane_lags),
-		cmocka_unit_test(lanes_of_the_device),  cmocka_unit_test(stopped_by_a_signal),
-		cmocka_unit_test(states_of_other_runs), cmocka_unit_test(restore_at_the_end),
-		cmocka_unit_test(options_refused),      cmocka_unit_test(forked),
+		cmocka_unit_test(file_shrinks),
+		cmocka_unit_test(file_is_emptied),
+		cmocka_unit_test(queue_breaks_behind_a_failure),
+		cmocka_unit_test(endless_timeout),
+		cmocka_unit_test(drive_fails),
+		cmocka_unit_test(every_slot_held),
+		cmocka_unit_test(one_held_for_long),
+		cmocka_unit_test(release_of_strangers),
+		cmocka_unit_test(close_at_any_time),
+		cmocka_unit_test(stopped_by_another_thread),
+		cmocka_unit_test(lanes_that_lag),
+		cmocka_unit_test(stopped_while_a_lane_lags),
+		cmocka_unit_test(lanes_of_the_device),
+		cmocka_unit_test(stopped_by_a_signal),
+		cmocka_unit_test(states_of_other_runs),
+		cmocka_unit_test(restore_at_the_end),
+		cmocka_unit_test(options_refused),
+		cmocka_unit_test(forked),
 	};
 
 	if (argc > 1)

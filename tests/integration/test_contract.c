@@ -133,6 +133,31 @@ static void small_requests_on_large_blocks(void **state)
 	assert_int_equal(hr_engine_close(e), 0);
 }
 
+static ssize_t short_pread(int fd, void *buf, size_t len, uint64_t offset)
+{
+	ssize_t n;
+
+	if (fd == t.file->fd_direct)
+		assert_int_equal((uintptr_t)buf % t.file->memory_align, 0);
+	n = hr__sys_real.pread(fd, buf, len, offset);
+	return n > 5000 ? 5000 : n;
+}
+
+/* Where memory must be aligned more than offsets, a short read goes on at an aligned address. */
+static void short_reads_stay_aligned(void **state)
+{
+	struct hr_engine *e =
+		open_engine(&(struct hr_engine_options){.no_uring = true, .direct = true});
+
+	if (t.file->fd_direct >= 0)
+		t.file->memory_align = PAGE;
+	sys.pread = short_pread;
+	assert_int_equal(hr_read(e, t.file, 0, 1 << 20, t.buf, 0), 1 << 20);
+	for (uint32_t i = 0; i < 1 << 20; i++)
+		assert_int_equal(((uint8_t *)hr_buffer_address(t.buf))[i], test_pattern(i));
+	assert_int_equal(hr_engine_close(e), 0);
+}
+
 /* One long piece: what is not on its way when the cancel comes is not read. */
 static void cancel_stops_a_long_read(void **state)
 {
@@ -277,6 +302,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(writes_share_no_page, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(small_requests_on_large_blocks, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(short_reads_stay_aligned, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(cancel_stops_a_long_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(failure_stops_a_long_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(close_by_another_thread, set_up, tear_down),

@@ -60,6 +60,10 @@ static int complete_options(const struct hr_engine_options *in, struct hr_engine
 	o->timeout_ns = hr__min(o->timeout_ns, HR__TIMEOUT_MAX_NS);
 	if (o->buffered && o->direct)
 		return hr__fail(EINVAL, "engine options buffered and direct exclude each other");
+	if (o->buffered && config->require_direct)
+		return hr__fail(HR_E_REQUIRE_DIRECT,
+				"engine option buffered: HEADRACE_REQUIRE=direct forbids reads "
+				"through the page cache; unset one of them");
 	o->no_uring |= config->no_uring;
 	o->direct |= config->require_direct;
 	return 0;

@@ -3,6 +3,8 @@
  * integration/test_contract.c - what the headers promise at the edges: odd writes beside direct
  * ones, limits at their least, cancels, closes and time limits. The kernel's calls are watched
  * through the table of system calls, so that every outcome is certain and none a matter of time.
+ *
+ * Usage: test_contract [require], the latter with HEADRACE_REQUIRE=direct in the environment.
  */
 #include <liburing.h>
 #include <pthread.h>
@@ -297,8 +299,24 @@ static void queue_that_fails_once(void **state)
 	}
 }
 
-int main(void)
+/* With HEADRACE_REQUIRE=direct in the environment: nobody gets the page cache in silence. */
+static void requirement_forbids_buffers(void **state)
 {
+	struct hr_engine *e = NULL;
+
+	assert_int_equal(hr_engine_open(t.dev, &(struct hr_engine_options){.buffered = true}, &e),
+			 -HR_E_REQUIRE_DIRECT);
+	assert_null(e);
+	e = open_engine(NULL);
+	assert_int_equal(hr_engine_close(e), 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest with_requirement[] = {
+		cmocka_unit_test_setup_teardown(requirement_forbids_buffers, set_up, tear_down),
+	};
+
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(writes_share_no_page, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(small_requests_on_large_blocks, set_up, tear_down),
@@ -312,5 +330,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(queue_that_fails_once, set_up, tear_down),
 	};
 
+	if (argc > 1 && !strcmp(argv[1], "require"))
+		return cmocka_run_group_tests(with_requirement, NULL, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,7 @@
 #define SLOTS_MAX 1024u
 #define THREADS_MAX 256u
 #define TIMEOUT_DEFAULT_NS 60000000000ull
+#define TIMEOUT_MAX_NS (1ull << 62) /* longer ones, such as UINT64_MAX, mean this */
 /* How long hr_loader_stop() may go unnoticed while the caller's thread waits for a device. */
 #define WAIT_SLICE_NS 20000000ull
 
@@ -50,6 +51,7 @@ static int complete_options(struct hr_loader_options *o)
 		return hr__fail(EINVAL, "slots %" PRIu32 ": must be 2 to %u", o->slots, SLOTS_MAX);
 	if (o->timeout_ns == 0)
 		o->timeout_ns = TIMEOUT_DEFAULT_NS;
+	o->timeout_ns = hr__min(o->timeout_ns, TIMEOUT_MAX_NS);
 	return 0;
 }
 

@@ -97,6 +97,7 @@ static int open_transports(struct hr_engine *e)
 
 static void dismantle(struct hr_engine *e)
 {
+	hr__live_close(e);
 	if (e->host)
 		e->host->ops->close(e->host);
 	if (e->bounce)
@@ -149,6 +150,7 @@ int hr_engine_open(struct hr_device *dev, const struct hr_engine_options *opts,
 	ret = open_transports(e);
 	if (ret)
 		goto err;
+	hr__live_open(e);
 	*out = e;
 	return 0;
 

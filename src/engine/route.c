@@ -2,6 +2,7 @@
 /* engine/route.c - remembers, per file, the way its bytes take; asks select once per kind of request. */
 #include <string.h>
 
+#include "base/page.h"
 #include "base/util.h"
 #include "engine/engine.h"
 
@@ -37,6 +38,17 @@ struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file)
 	return free_route;
 }
 
+/* Once for each way that is chosen, so that statistics can say why bytes go as they do. */
+static void count_refusals(const struct hr_file *file, const struct hr__verdict *verdicts)
+{
+	for (uint32_t i = 0; i < hr__transports_count; i++) {
+		if (verdicts[i].score <= 0)
+			hr__page_refuse(verdicts[i].ops->name, verdicts[i].reason);
+	}
+	if (file->fd_direct < 0)
+		hr__page_refuse("direct I/O", file->direct_reason);
+}
+
 int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
 		  struct hr__way **out)
 {
@@ -50,6 +62,7 @@ int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, b
 	if (way->known)
 		return 0;
 	best = hr__select(route->file, e->dev, &shape, e->opts.path, verdicts);
+	count_refusals(route->file, verdicts);
 	if (best < 0)
 		return best;
 	*limits = verdicts[best].limits;

@@ -51,7 +51,7 @@ void hr_stats_add(struct hr_stats *into, const struct hr_stats *more);
  *      that back: the page goes when the last of them is closed.
  *
  * A child of fork() does not share the page: it makes its own with its first engine.
- * Return: 0, -errno of the last place that was tried, with a sentence.
+ * Return: 0, -errno of the best place when none will do, with a sentence.
  */
 int hr_stats_publish(bool on);
 

@@ -123,21 +123,21 @@ static int make_page(void)
 {
 	char folders[HR__PAGE_FOLDERS][128];
 	uint32_t n = hr__page_folders(folders);
-	int ret = -ENOENT;
+	int first = 0, ret = -ENOENT;
 
 	pthread_once(&board.once, watch_forks);
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && ret; i++) {
 		hr__page_path(board.path, sizeof(board.path), folders[i], (uint32_t)getpid());
 		ret = map_file(board.path, &board.page);
-		if (!ret)
-			break;
+		if (!i)
+			first = ret;
 	}
 	if (ret)
 		return hr__fail(
-			-ret,
+			first,
 			"%s: the page of statistics cannot be made: %s; set XDG_RUNTIME_DIR "
 			"to a folder that can be written",
-			board.path, hr_strerror(ret));
+			folders[0], hr_strerror(first));
 	madvise(board.page, sizeof(*board.page), MADV_DONTFORK);
 	fill_head(board.page);
 	return 0;

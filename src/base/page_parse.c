@@ -13,7 +13,7 @@ uint64_t hr_stats_bucket_ns(uint32_t i)
 	const uint64_t sub = 1u << HR__PAGE_SUB;
 	uint64_t octave, steps;
 
-	if (i + 1 >= HR_STATS_BUCKETS)
+	if (i >= HR_STATS_BUCKETS - 1)
 		return UINT64_MAX;
 	octave = (i + 1) >> HR__PAGE_SUB;
 	steps = sub + (i + 1) % sub;

@@ -11,7 +11,7 @@ struct figures {
 	struct hr_stats io;                 /* between the looks, or since the start without them */
 	uint64_t latency[HR_STATS_BUCKETS]; /* as well */
 	double per_second;                  /* 1 / seconds; 0 without two looks */
-	double bytes, waiting, p50, p99, p99_9;
+	double bytes, cached, waiting, p50, p99, p99_9;
 };
 
 /* The middle of the bucket in which the @share-th request lies, in us. */
@@ -33,24 +33,36 @@ static double latency_at(const uint64_t *counts, double share)
 	return 0;
 }
 
+/* A copy that was made while engines closed may lag behind the one before. */
+static uint64_t grown(uint64_t now, uint64_t before)
+{
+	return now > before ? now - before : 0;
+}
+
+static double share(double part)
+{
+	return part < 1 ? part : 1;
+}
+
 static void compute(const struct stat_pair *pair, struct figures *f)
 {
 	const uint64_t *now = (const uint64_t *)&pair->now.io;
 	const uint64_t *before = (const uint64_t *)&pair->before.io;
 	uint64_t *io = (uint64_t *)&f->io;
-	double waited = cli_seconds(pair->now.wait_ns - pair->before.wait_ns);
+	double waited = cli_seconds(grown(pair->now.wait_ns, pair->before.wait_ns));
 
 	memset(f, 0, sizeof(*f));
 	for (uint32_t i = 0; i < sizeof(f->io) / sizeof(*io); i++)
-		io[i] = now[i] - before[i];
+		io[i] = grown(now[i], before[i]);
 	for (uint32_t i = 0; i < HR_STATS_BUCKETS; i++)
-		f->latency[i] = pair->now.latency[i] - pair->before.latency[i];
+		f->latency[i] = grown(pair->now.latency[i], pair->before.latency[i]);
 	for (uint32_t i = 0; i < HR_PATH_MAX; i++)
 		f->bytes += (double)f->io.bytes_by_path[i];
 	f->per_second = cli_per(1, pair->seconds);
-	f->waiting = waited * f->per_second / (pair->now.n_loaders ? pair->now.n_loaders : 1);
-	/* A wait is counted when it ends, so it may have begun before the first look. */
-	f->waiting = f->waiting > 1 ? 1 : f->waiting;
+	/* Counters are stored one after the other, and a wait may have begun before the first look. */
+	f->cached = share(cli_per((double)f->io.bytes_cached, f->bytes));
+	f->waiting =
+		share(waited * f->per_second / (pair->now.n_loaders ? pair->now.n_loaders : 1));
 	f->p50 = latency_at(f->latency, 0.5);
 	f->p99 = latency_at(f->latency, 0.99);
 	f->p99_9 = latency_at(f->latency, 0.999);
@@ -112,8 +124,7 @@ void stat_show_table(const struct stat_pair *pair, bool again)
 	printf("requests         %.0f/s, %.4f copies and %.4f system calls each", n * f.per_second,
 	       cli_per((double)f.io.copies, n), cli_per(calls(&f.io), n));
 	lines += end_line();
-	printf("cached           %.1f %% of the bytes",
-	       100 * cli_per((double)f.io.bytes_cached, f.bytes));
+	printf("cached           %.1f %% of the bytes", 100 * f.cached);
 	lines += end_line();
 	printf("queue            %u requests open, %u of %u with the kernel", p->in_flight,
 	       p->queue_depth, depth_sum(p));
@@ -145,10 +156,10 @@ void stat_show_line(const struct stat_pair *pair, bool again)
 		       "cached%", "copies", "calls", "queue", "p50us", "p99us", "p99.9us",
 		       "waiting%", "paths");
 	printf("%14s %10.0f %7.1f %7.4f %7.4f %6u %10.1f %10.1f %10.1f %8.1f  %s\n",
-	       cli_rate(rate, f.bytes * f.per_second), n * f.per_second,
-	       100 * cli_per((double)f.io.bytes_cached, f.bytes), cli_per((double)f.io.copies, n),
-	       cli_per(calls(&f.io), n), pair->now.queue_depth, f.p50, f.p99, f.p99_9,
-	       100 * f.waiting, cli_paths(paths, sizeof(paths), f.io.bytes_by_path));
+	       cli_rate(rate, f.bytes * f.per_second), n * f.per_second, 100 * f.cached,
+	       cli_per((double)f.io.copies, n), cli_per(calls(&f.io), n), pair->now.queue_depth,
+	       f.p50, f.p99, f.p99_9, 100 * f.waiting,
+	       cli_paths(paths, sizeof(paths), f.io.bytes_by_path));
 }
 
 static json_t *json_engines(const struct hr_process_stats *p)
@@ -229,8 +240,7 @@ json_t *stat_json(const struct stat_pair *pair)
 	json_object_set_new(
 		out, "latency_us",
 		json_pack("{s:f, s:f, s:f}", "p50", f.p50, "p99", f.p99, "p99_9", f.p99_9));
-	json_object_set_new(out, "cached_share",
-			    json_real(cli_per((double)f.io.bytes_cached, f.bytes)));
+	json_object_set_new(out, "cached_share", json_real(f.cached));
 	json_object_set_new(out, "copies_per_request", json_real(cli_per((double)f.io.copies, n)));
 	json_object_set_new(out, "syscalls_per_request", json_real(cli_per(calls(&f.io), n)));
 	if (pair->seconds > 0) {

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -131,6 +132,7 @@ static int64_t copy_page(int fd, struct hr__page *page)
 		if (read_bytes(fd, &after, sizeof(after)) == sizeof(after) &&
 		    after.turn == page->head.turn && !(after.turn & 1))
 			break;
+		sched_yield(); /* to the writer, where it waits for this processor */
 	}
 	return len;
 }

@@ -177,8 +177,9 @@ class Stat(common.CliTest):
         deadline = time.monotonic() + common.BOUND_SECONDS
         while time.monotonic() < deadline:
             got = common.run("stat", child.pid, "--json", "--interval", "0.01", env=self.env)
-            if got.code == 0 and got.json["requests"]:
+            if got.code == 0 and got.json["latency_us"]["p50"]:
                 break
+        self.assertGreater(got.json["requests"], 0, str(got))
         self.assertGreater(got.json["latency_us"]["p50"], 0)
         self.stop(child)
         self.assertEqual(os.listdir(self.run_dir), [])

@@ -119,6 +119,7 @@ static int open_transports(struct hr_engine *e)
 
 static void dismantle(struct hr_engine *e)
 {
+	hr__live_close(e);
 	if (e->pagecache)
 		e->pagecache->ops->close(e->pagecache);
 	if (e->host)
@@ -173,6 +174,7 @@ int hr_engine_open(struct hr_device *dev, const struct hr_engine_options *opts,
 	ret = open_transports(e);
 	if (ret)
 		goto err;
+	hr__live_open(e);
 	*out = e;
 	return 0;
 

@@ -212,7 +212,7 @@ static void test_neighbours(void **state)
 	void *seen;
 
 	assert_int_equal(hr_device_open("cuda:0", &dev), 0);
-	assert_int_equal(dev->ops->pin(dev, ring, 4096, &seen), 0);
+	assert_int_equal(dev->ops->pin(dev, ring, 4096, 0, &seen), 0);
 	assert_int_equal(hr_buffer_alloc(dev, 300, &buf), 0);
 	assert_int_equal(hr_lane_open(dev, NULL, &lane), 0);
 	for (uint32_t i = 0; i < 3; i++) {

@@ -2,9 +2,10 @@
 /*
  * A FUSE file system that misbehaves on request, for the tests of slow and failing storage.
  *
- * Usage: slowfs MOUNTPOINT DELAY_MS K. It returns when the mount is there and goes on in the
+ * Usage: slowfs MOUNTPOINT DELAY_MS K BACKGROUND. It returns when the mount is there and goes on in the
  * background. Its files are SLOWFS_LEN bytes of the tests' pattern; a marker file does something
- * when it is opened:
+ * when it is opened. BACKGROUND is how many asynchronous reads the kernel lets wait for us (its own
+ * default is 12); who sends one more sleeps in the kernel.
  *   plain    every read takes DELAY_MS
  *   eio      the K-th read since "reset" fails with EIO, the others are right
  *   shrink   from the K-th read since "reset" the file is only half as long
@@ -12,7 +13,7 @@
  *   reset    counts from 0 again and shuts the gate
  *   release  lets all reads of gate pass until "reset"
  */
-#define FUSE_USE_VERSION 31
+#define FUSE_USE_VERSION 312
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse3/fuse.h>
@@ -34,6 +35,7 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t opened;
 	bool open;
+	unsigned int background;
 	long delay_ms, k, eio_reads, shrink_reads;
 } s = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
 
@@ -151,6 +153,7 @@ static int slow_read(const char *path, char *buf, size_t len, off_t off, struct 
 
 static void *slow_init(struct fuse_conn_info *conn, struct fuse_config *config)
 {
+	conn->max_background = s.background;
 	config->attr_timeout = 0; /* the length changes by itself */
 	config->entry_timeout = 0;
 	return NULL;
@@ -166,12 +169,13 @@ static const struct fuse_operations operations = {
 
 int main(int argc, char **argv)
 {
-	char program[] = "slowfs", option[] = "-o", readonly[] = "ro";
-	char *args[] = {program, argc > 3 ? argv[1] : NULL, option, readonly, NULL};
+	char program[] = "slowfs", option[] = "-o", options[] = "ro,max_threads=64";
+	char *args[] = {program, argc > 4 ? argv[1] : NULL, option, options, NULL};
 
-	if (argc != 4)
+	if (argc != 5)
 		return 2;
 	s.delay_ms = strtol(argv[2], NULL, 10);
 	s.k = strtol(argv[3], NULL, 10);
+	s.background = (unsigned int)strtoul(argv[4], NULL, 10);
 	return fuse_main(4, args, &operations, NULL);
 }

@@ -109,6 +109,7 @@ struct hr__cu_function;
 	X(stream_create, "cuStreamCreateWithPriority",                                             \
 	  (struct hr__cu_stream * *stream, unsigned int flags, int priority))                      \
 	X(stream_destroy, "cuStreamDestroy_v2", (struct hr__cu_stream * stream))                   \
+	X(stream_query, "cuStreamQuery", (struct hr__cu_stream * stream))                          \
 	X(event_create, "cuEventCreate", (struct hr__cu_event * *event, unsigned int flags))       \
 	X(event_destroy, "cuEventDestroy_v2", (struct hr__cu_event * event))                       \
 	X(event_record, "cuEventRecord",                                                           \
@@ -126,7 +127,10 @@ struct hr__cu_function;
 	   unsigned int shared, struct hr__cu_stream *stream, void **params, void **extra))
 
 /* Functions that may be missing: the member is NULL then. */
-#define HR__CUDA_OPTIONAL(X) X(error_name, "cuGetErrorName", (int result, const char **name))
+#define HR__CUDA_OPTIONAL(X)                                                                       \
+	X(error_name, "cuGetErrorName", (int result, const char **name))                           \
+	X(stream_write64, "cuStreamWriteValue64_v2",                                               \
+	  (struct hr__cu_stream * stream, uint64_t address, uint64_t value, unsigned int flags))
 
 struct hr__cuda_api {
 #define HR__MEMBER(member, symbol, args) int(*member) args;

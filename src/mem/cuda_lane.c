@@ -3,8 +3,10 @@
  * mem/cuda_lane.c - a lane on a CUDA stream, ours or the caller's: copies by the copy engine for
  * few large pieces, one kernel launch for many small ones, tickets by a ring of events.
  *
- * A lane belongs to one thread at a time and takes no lock. Ticket t has the event of slot
- * t % TICKETS; it is recorded last, so that it stands for all before it.
+ * A lane belongs to one thread at a time and takes no lock. After each move the stream itself writes
+ * the ticket's number into host memory, where a load finds it: asking the driver would take its locks,
+ * which all threads share. A driver that cannot do that gives each ticket an event instead: ticket t
+ * has the one of slot t % TICKETS. Either is queued last, so that it stands for all before it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -35,8 +37,11 @@ _Static_assert(HR__CUDA_LIST_MAX <= LIST_RING_BYTES, "the list of any launch fit
 /* A device that does not finish what is queued in this time is taken for dead. */
 #define STALL_NS 60000000000ull
 
+/* A stream that failed writes no ticket: so the driver is asked after all, once in so many looks. */
+#define LOOKS_MAX 1024u
+
 struct cuda_ticket {
-	struct hr__cu_event *event;
+	struct hr__cu_event *event; /* without a mailbox */
 	uint64_t list_end; /* lists up to here may be overwritten once the ticket has passed */
 };
 
@@ -45,6 +50,10 @@ struct cuda_lane {
 	struct hr__cu_stream *stream;
 	bool owns_stream;
 	uint64_t issued, passed; /* tickets */
+	uint64_t *mailbox;       /* pinned; the last ticket that has passed. NULL: events */
+	uint64_t mailbox_device;
+	uint32_t looks;
+	int failed; /* -code of a stream that will never come back */
 	struct cuda_ticket tickets[TICKETS];
 	/* Lists that kernels read: a ring of pinned memory, made by the first launch, because most
 	 * lanes never launch. Positions only grow. */
@@ -63,11 +72,40 @@ static struct hr__cuda_device *device_of(const struct cuda_lane *cl)
 	return (struct hr__cuda_device *)cl->lane.dev;
 }
 
+static void see_passed(struct cuda_lane *cl)
+{
+	uint64_t passed = __atomic_load_n(cl->mailbox, __ATOMIC_ACQUIRE);
+
+	if (passed == cl->passed)
+		return;
+	cl->passed = passed;
+	cl->list_tail = cl->tickets[passed % TICKETS].list_end;
+	cl->looks = 0;
+}
+
 /* With the context entered, as all helpers below. */
+static int ask_stream(struct cuda_lane *cl)
+{
+	const struct hr__cuda_device *cd = device_of(cl);
+	int result = cd->cu->stream_query(cl->stream);
+
+	cl->looks = 0;
+	if (result && result != HR__CU_NOT_READY)
+		return cl->failed = hr__cuda_fail(cd, result, "work on a stream failed");
+	see_passed(cl);
+	return 0;
+}
+
 static int poll_entered(struct cuda_lane *cl)
 {
 	const struct hr__cuda_device *cd = device_of(cl);
 
+	if (cl->failed)
+		return cl->failed;
+	if (cl->mailbox) {
+		see_passed(cl);
+		return cl->passed < cl->issued && ++cl->looks >= LOOKS_MAX ? ask_stream(cl) : 0;
+	}
 	while (cl->passed < cl->issued) {
 		struct cuda_ticket *t = &cl->tickets[(cl->passed + 1) % TICKETS];
 		int result = cd->cu->event_query(t->event);
@@ -100,6 +138,7 @@ static int wait_entered(struct cuda_lane *cl, uint64_t ticket, uint64_t timeout_
 		if (spent < SPIN_NS)
 			continue;
 		nanosleep(&nap, NULL);
+		cl->looks = LOOKS_MAX; /* a nap costs more than a question */
 		if (nap.tv_nsec < NAP_MAX_NS)
 			nap.tv_nsec += nap.tv_nsec / 2;
 	}
@@ -126,7 +165,7 @@ static int ticket_prepare(struct cuda_lane *cl)
 
 	if (cl->issued - cl->passed == TICKETS)
 		ret = wait_or_lost(cl, cl->issued - TICKETS + 1);
-	if (ret || t->event)
+	if (ret || t->event || cl->mailbox)
 		return ret;
 	result = cd->cu->event_create(&t->event, HR__CU_EVENT_DISABLE_TIMING);
 	if (!result)
@@ -139,10 +178,12 @@ static int ticket_record(struct cuda_lane *cl, uint64_t *ticket)
 {
 	const struct hr__cuda_device *cd = device_of(cl);
 	struct cuda_ticket *t = &cl->tickets[(cl->issued + 1) % TICKETS];
-	int result = cd->cu->event_record(t->event, cl->stream);
+	int result = cl->mailbox ? cd->cu->stream_write64(cl->stream, cl->mailbox_device,
+							  cl->issued + 1, 0)
+				 : cd->cu->event_record(t->event, cl->stream);
 
 	if (result)
-		return hr__cuda_fail(cd, result, "an event could not be recorded on the stream");
+		return hr__cuda_fail(cd, result, "the end of a move could not be queued");
 	t->list_end = cl->list_head;
 	*ticket = ++cl->issued;
 	return 0;
@@ -150,15 +191,21 @@ static int ticket_record(struct cuda_lane *cl, uint64_t *ticket)
 
 /*
  * Something was queued and then the driver refused more: the caller will take the memory back, so
- * what is on its way must end first. If even that cannot be watched, the context is gone and
- * nothing runs any more.
+ * what is on its way must end first. A context that is gone runs nothing any more and says so.
+ * Return: 0, or -ETIMEDOUT when the stream stalls.
  */
-static void drain(struct cuda_lane *cl)
+static int quiesce(struct cuda_lane *cl)
 {
-	uint64_t ticket = 0;
+	const struct hr__cuda_device *cd = device_of(cl);
+	uint64_t end = hr__now_ns() + STALL_NS;
+	struct timespec nap = {.tv_nsec = NAP_MIN_NS};
 
-	if (!ticket_record(cl, &ticket))
-		wait_or_lost(cl, ticket);
+	while (cd->cu->stream_query(cl->stream) == HR__CU_NOT_READY) {
+		if (hr__now_ns() >= end)
+			return -ETIMEDOUT;
+		nanosleep(&nap, NULL);
+	}
+	return 0;
 }
 
 static int copy_one(struct cuda_lane *cl, enum hr__where where, const struct hr__move *m)
@@ -257,8 +304,6 @@ static int copy_all(struct cuda_lane *cl, enum hr__where where, const struct hr_
 		if (ret == -EINVAL && next - i > 1)
 			ret = copy_singly(cl, where, moves + i, next - i, &copies);
 	}
-	if (ret && copies)
-		drain(cl);
 	return ret ? ret : copies;
 }
 
@@ -381,7 +426,11 @@ static int lane_move(struct hr_lane *lane, enum hr__where where, const struct hr
 	if (ret)
 		return ret;
 	ret = move_entered(cl, where, moves, n, from, to, ticket);
+	if (ret < 0)
+		quiesce(cl);
 	hr__cuda_leave(cd);
+	if (ret == -HR_E_DEVICE_LOST)
+		cl->failed = ret;
 	return ret;
 }
 
@@ -390,7 +439,14 @@ static int lane_poll(struct hr_lane *lane, uint64_t *passed)
 	struct cuda_lane *cl = to_lane(lane);
 	int ret = 0;
 
-	if (cl->passed < cl->issued) {
+	if (cl->mailbox && !cl->failed &&
+	    cl->looks + 1 < LOOKS_MAX) { /* no context is needed for that */
+		cl->looks++;
+		see_passed(cl);
+		*passed = cl->passed;
+		return 0;
+	}
+	if (cl->passed < cl->issued || cl->failed) {
 		ret = hr__cuda_enter(device_of(cl));
 		if (ret)
 			return ret;
@@ -408,8 +464,12 @@ static int lane_wait(struct hr_lane *lane, uint64_t ticket, uint64_t timeout_ns)
 
 	if (ticket > cl->issued)
 		return -EINVAL;
+	if (cl->mailbox)
+		see_passed(cl);
 	if (ticket <= cl->passed)
 		return 0;
+	if (!timeout_ns && cl->mailbox)
+		return -ETIMEDOUT;
 	ret = hr__cuda_enter(device_of(cl));
 	if (ret)
 		return ret;
@@ -454,6 +514,8 @@ static void lane_fini(struct cuda_lane *cl)
 		if (cl->tickets[i].event)
 			cu->event_destroy(cl->tickets[i].event);
 	}
+	if (cl->mailbox)
+		cu->host_free(cl->mailbox);
 	if (cl->lists)
 		cu->host_free(cl->lists);
 	if (cl->owns_stream)
@@ -468,6 +530,8 @@ static void lane_close(struct hr_lane *lane)
 
 	if (!ret) {
 		ret = wait_entered(cl, cl->issued, STALL_NS);
+		if (cl->failed)
+			ret = quiesce(cl) ? -ETIMEDOUT : cl->failed;
 		/* A stalled stream may still read its lists: they are left to it. */
 		if (ret != -ETIMEDOUT)
 			lane_fini(cl);
@@ -489,7 +553,30 @@ static const struct hr__lane_ops lane_ops = {
 	.close = lane_close,
 };
 
-/* The first event on a stream of the caller tells whether it belongs to this context. */
+/*
+ * A mailbox, if the driver and the device know how to write into one: the first ticket tries it. No
+ * failure: without it there are events.
+ */
+static void mailbox_open(struct cuda_lane *cl)
+{
+	const struct hr__cuda_api *cu = device_of(cl)->cu;
+	void *ptr;
+
+	if (!cu->stream_write64 || cu->host_alloc(&ptr, sizeof(*cl->mailbox),
+						  HR__CU_ALLOC_PORTABLE | HR__CU_ALLOC_DEVICEMAP))
+		return;
+	cl->mailbox = ptr;
+	*cl->mailbox = 0;
+	if (cu->host_device_pointer(&cl->mailbox_device, ptr, 0) == 0 &&
+	    cu->stream_write64(cl->stream, cl->mailbox_device, 1, 0) == 0) {
+		cl->issued = 1;
+		return;
+	}
+	cl->mailbox = NULL;
+	cu->host_free(ptr);
+}
+
+/* The first ticket on a stream of the caller tells whether it belongs to this context. */
 static int stream_check(struct cuda_lane *cl)
 {
 	uint64_t ticket;
@@ -499,6 +586,8 @@ static int stream_check(struct cuda_lane *cl)
 		ret = ticket_record(cl, &ticket);
 	if (ret && cl->tickets[1].event)
 		device_of(cl)->cu->event_destroy(cl->tickets[1].event);
+	if (ret && cl->mailbox)
+		device_of(cl)->cu->host_free(cl->mailbox);
 	return ret;
 }
 
@@ -519,12 +608,15 @@ int hr__cuda_lane_open(struct hr_device *dev, void *native, struct hr_lane **out
 		goto err_free;
 	if (native) {
 		cl->stream = native;
+		mailbox_open(cl);
 		ret = stream_check(cl);
 	} else {
 		result = cd->cu->stream_create(&cl->stream, HR__CU_STREAM_NON_BLOCKING,
 					       cd->priority_least);
 		cl->owns_stream = true;
 		ret = result ? hr__cuda_fail(cd, result, "no stream for a lane") : 0;
+		if (!ret)
+			mailbox_open(cl);
 	}
 	hr__cuda_leave(cd);
 	if (ret)

@@ -22,7 +22,7 @@ static const char *const counter_names[FAKE_COUNTER_COUNT] = {
 };
 
 static const char *const setting_names[FAKE_SETTING_COUNT] = {
-	"devices", "version", "delay_us", "lost_after", "no_register", "no_read_only",
+	"devices", "version", "delay_us", "lost_after", "no_register", "no_read_only", "no_memops",
 };
 
 static const long setting_defaults[FAKE_SETTING_COUNT] = {2, 13000, 0, 0, 0, 0};

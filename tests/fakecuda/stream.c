@@ -12,7 +12,7 @@
 #include "mem/cuda_api.h"
 #include "mem/gather.h"
 
-enum op_kind { OP_COPY, OP_KERNEL, OP_EVENT, OP_CALL, OP_STOP };
+enum op_kind { OP_COPY, OP_KERNEL, OP_EVENT, OP_WRITE, OP_CALL, OP_STOP };
 
 struct op {
 	struct op *next;
@@ -49,6 +49,9 @@ int cuEventCreate(struct fake_event **out, unsigned int flags);
 int cuEventDestroy_v2(struct fake_event *event);
 int cuEventRecord(struct fake_event *event, struct fake_stream *s);
 int cuEventQuery(struct fake_event *event);
+int cuStreamQuery(struct fake_stream *s);
+int cuStreamWriteValue64_v2(struct fake_stream *s, uint64_t address, uint64_t value,
+			    unsigned int flags);
 int cuLaunchHostFunc(struct fake_stream *s, hr__cuda_host_fn fn, void *arg);
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t len, struct fake_stream *s);
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t len, struct fake_stream *s);
@@ -90,6 +93,16 @@ static void run_copy(const struct op *op)
 		fake_lose();
 }
 
+static void run_write(const struct op *op)
+{
+	uint64_t *p = fake_translate(op->dst, sizeof(*p), "destination of a written value");
+
+	if (p)
+		__atomic_store_n(p, op->src, __ATOMIC_RELEASE);
+	else
+		fake_lose();
+}
+
 static void run(struct op *op)
 {
 	long delay = fake_setting(FAKE_DELAY_US);
@@ -114,6 +127,9 @@ static void run(struct op *op)
 		break;
 	case OP_EVENT:
 		event_done(op->event, op->turn);
+		break;
+	case OP_WRITE:
+		run_write(op);
 		break;
 	case OP_CALL:
 		op->fn(op->arg);
@@ -276,6 +292,34 @@ int cuEventQuery(struct fake_event *event)
 	result = event->done == event->recorded ? 0 : HR__CU_NOT_READY;
 	pthread_mutex_unlock(&event->lock);
 	return result;
+}
+
+int cuStreamQuery(struct fake_stream *s)
+{
+	int result = fake_enter_context(__func__);
+
+	if (result)
+		return result;
+	pthread_mutex_lock(&s->lock);
+	result = s->head ? HR__CU_NOT_READY : 0;
+	pthread_mutex_unlock(&s->lock);
+	return result;
+}
+
+int cuStreamWriteValue64_v2(struct fake_stream *s, uint64_t address, uint64_t value,
+			    unsigned int flags)
+{
+	struct op op = {.kind = OP_WRITE, .dst = address, .src = value};
+	int result = fake_enter_context(__func__);
+
+	if (result)
+		return result;
+	if (flags)
+		return HR__CU_INVALID_VALUE;
+	if (fake_setting(FAKE_NO_MEMOPS))
+		return HR__CU_NOT_SUPPORTED;
+	push(s, &op, false);
+	return 0;
 }
 
 int cuLaunchHostFunc(struct fake_stream *s, hr__cuda_host_fn fn, void *arg)

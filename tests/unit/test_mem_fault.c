@@ -91,30 +91,38 @@ static uint8_t *ring_open(uint64_t len)
 	return p;
 }
 
-/* Calls whose failure is an error of the program; teardown calls are only logged. */
-static const char *const functions[] = {
-	"cuInit",
-	"cuDriverGetVersion",
-	"cuDeviceGetCount",
-	"cuDeviceGet",
-	"cuDeviceGetName",
-	"cuDeviceTotalMem_v2",
-	"cuDevicePrimaryCtxRetain",
-	"cuMemAlloc_v2",
-	"cuMemGetAddressRange_v2",
-	"cuPointerGetAttributes",
-	"cuMemHostAlloc",
-	"cuMemHostRegister_v2",
-	"cuMemHostGetDevicePointer_v2",
-	"cuMemcpyHtoDAsync_v2",
-	"cuMemcpyDtoHAsync_v2",
-	"cuStreamCreateWithPriority",
-	"cuEventCreate",
-	"cuEventRecord",
-	"cuEventQuery",
-	"cuLaunchKernel",
-	"cuModuleLoadData",
-	"cuModuleGetFunction",
+/*
+ * Calls whose failure is an error of the program; teardown calls are only logged. The first call of
+ * some only tries out the mailbox of a lane, which can do without: then a later one must fail. Events
+ * are used where streams cannot write values.
+ */
+static const struct {
+	const char *name;
+	bool first, no_memops;
+} functions[] = {
+	{"cuInit", true, false},
+	{"cuDriverGetVersion", true, false},
+	{"cuDeviceGetCount", true, false},
+	{"cuDeviceGet", true, false},
+	{"cuDeviceGetName", true, false},
+	{"cuDeviceTotalMem_v2", true, false},
+	{"cuDevicePrimaryCtxRetain", true, false},
+	{"cuMemAlloc_v2", true, false},
+	{"cuMemGetAddressRange_v2", true, false},
+	{"cuPointerGetAttributes", true, false},
+	{"cuMemHostAlloc", false, false},
+	{"cuMemHostRegister_v2", true, false},
+	{"cuMemHostGetDevicePointer_v2", false, false},
+	{"cuMemcpyHtoDAsync_v2", true, false},
+	{"cuMemcpyDtoHAsync_v2", true, false},
+	{"cuStreamCreateWithPriority", true, false},
+	{"cuStreamWriteValue64_v2", false, false},
+	{"cuEventCreate", true, true},
+	{"cuEventRecord", true, true},
+	{"cuEventQuery", true, true},
+	{"cuLaunchKernel", true, false},
+	{"cuModuleLoadData", true, false},
+	{"cuModuleGetFunction", true, false},
 };
 
 static void test_each_call(void **state)
@@ -125,19 +133,26 @@ static void test_each_call(void **state)
 
 	assert_int_equal(little_program(ring, len), 0);
 	for (size_t i = 0; i < HR_ARRAY_LEN(functions); i++) {
+		uint32_t failed = 0;
+
 		for (long kth = 1; kth <= 4; kth++) {
 			long calls = fake.get("calls");
 			int ret;
 
-			fake.inject(functions[i], kth, results[kth % 2]);
+			fake.set("no_memops", functions[i].no_memops);
+			fake.inject(functions[i].name, kth, results[kth % 2]);
 			ret = little_program(ring, len);
-			if (kth == 1) {
+			if (kth == 1 && functions[i].first)
 				assert_true(ret < 0);
+			if (ret < 0)
 				assert_true(*hr_error_detail());
-			}
+			failed += ret < 0;
 			assert_true(fake.get("calls") > calls);
-			assert_int_equal(fake_clean(NULL), 0);
+			if (fake_clean(NULL))
+				fail_msg("after failure %ld of %s", kth, functions[i].name);
 		}
+		if (!failed)
+			fail_msg("no failure of %s was noticed", functions[i].name);
 	}
 	munmap(ring, len);
 }

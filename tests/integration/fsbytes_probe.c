@@ -343,6 +343,8 @@ static void open_engine(const char *mode)
 	struct hr_engine_options o = {
 		.staging_bytes = 4 << 20,
 		.direct = !strcmp(mode, "direct"),
+		/* short requests, so that pieces are cut in their middle */
+		.request_bytes = !strcmp(mode, "direct") ? 16384 : 0,
 		.buffered = !strcmp(mode, "buffered"),
 	};
 

@@ -107,10 +107,9 @@ static ssize_t failing_pread_flags(int fd, void *buf, size_t len, uint64_t offse
 static void drive_fails(void **state)
 {
 	for (int i = 0; i < N_COUNTS; i++) {
-		struct hr_loader_options o = {
-			.batch_size = 4,
-			.threads = thread_counts[i],
-			.engine = {.no_uring = true, .path = HR_PATH_BOUNCE}};
+		struct hr_loader_options o = {.batch_size = 4,
+					      .threads = thread_counts[i],
+					      .engine = {.no_uring = true, .path = HR_PATH_BOUNCE}};
 		struct hr_loader *loader;
 
 		atomic_store(&reads_until_error, 100);

@@ -448,11 +448,13 @@ int cli_verb_bench(int argc, char **argv)
 	b.classic = !strcmp(set.path, "classic");
 	workers = calloc(set.threads, sizeof(*workers));
 	totals = calloc(1, sizeof(*totals));
+	cli_publish(true);
 	if (workers && totals)
 		code = run(&b, workers, totals);
 	else
 		code = cli_fail("no memory for %" PRIu64 " threads; use a smaller --threads",
 				set.threads);
+	cli_publish(false);
 	cli_release_interrupt();
 	hr_file_close(b.file);
 	hr_device_close(b.device.dev);

@@ -169,6 +169,11 @@ void cli_progress_line(struct cli_progress *p, uint64_t done, const char *text);
 /* cli_progress_end() - wipe the line. */
 void cli_progress_end(struct cli_progress *p);
 
+/* -- publish.c ---------------------------------------------------------------------------------- */
+
+/* cli_publish() - let `headrace stat` see this process; where that is impossible, go on unseen. */
+void cli_publish(bool on);
+
 /* -- device.c ----------------------------------------------------------------------------------- */
 
 struct cli_device {
@@ -231,6 +236,7 @@ int cli_verb_bench(int argc, char **argv);
 int cli_verb_check(int argc, char **argv);
 int cli_verb_cp(int argc, char **argv);
 int cli_verb_explain(int argc, char **argv);
+int cli_verb_stat(int argc, char **argv);
 int cli_verb_stream(int argc, char **argv);
 
 #endif

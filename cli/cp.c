@@ -112,7 +112,10 @@ static int open_files(struct job *job)
 
 	if (err)
 		return cli_fail_code(err, job->src_path);
-	hr_file_info(job->src, &info);
+	/* A size that is not known must not become 0 and an empty copy. */
+	err = hr_file_info(job->src, &info);
+	if (err)
+		return cli_fail_code(err, job->src_path);
 	job->size = info.size_bytes;
 	err = hr_file_open(job->temp_path,
 			   HR_FILE_READ | HR_FILE_WRITE | HR_FILE_CREATE | HR_FILE_EXCLUSIVE,

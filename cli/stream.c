@@ -415,6 +415,9 @@ int cli_verb_stream(int argc, char **argv)
 		return cli_usage_error("stream", "--dp-rank must be below --dp-world-size");
 	if (set.buffered && set.direct)
 		return cli_usage_error("stream", "--buffered and --direct exclude each other");
+	cli_publish(true);
 	code = run(&job, (const char *const *)argv + first, (uint32_t)(argc - first));
-	return close_job(&job, code);
+	code = close_job(&job, code);
+	cli_publish(false);
+	return code;
 }

@@ -32,6 +32,8 @@ struct hr_config {
 	uint64_t staging_bytes; /* HEADRACE_STAGING_BYTES: 24 MiB, 256 KiB..16 GiB */
 	bool no_uring;          /* HEADRACE_NO_URING=1: false */
 	uint64_t pin_bytes;     /* HEADRACE_PIN_BYTES: a quarter of what this process may use */
+	bool stats;             /* HEADRACE_STATS=1: false; publish statistics, see stats.h */
+	char runtime_dir[112];  /* XDG_RUNTIME_DIR, where statistics are published, or "" */
 	char problem[160]; /* the first variable that was not understood and is ignored, or "" */
 };
 

@@ -84,6 +84,7 @@ struct hr_io {
 	uint64_t cursor_;   /* pieces already planned */
 	uint64_t pending_;  /* bytes not delivered yet, plus one while pieces are left to plan */
 	uint64_t arriving_; /* of these, not in host memory yet */
+	uint64_t start_ns_; /* when it was submitted, while statistics are published */
 	uint32_t segments_; /* in flight */
 	uint32_t place_;    /* in the engine's list of open requests */
 	uint32_t state_;

@@ -74,12 +74,30 @@ static void read_pin(const char *name, const char *value)
 		config.pin_bytes = bytes;
 }
 
-static void read_no_uring(const char *name, const char *value)
+static void read_switch(const char *name, const char *value, bool *on)
 {
 	if (!strcmp(value, "1"))
-		config.no_uring = true;
+		*on = true;
 	else if (*value && strcmp(value, "0") != 0)
 		complain(name, value, "0 or 1");
+}
+
+static void read_no_uring(const char *name, const char *value)
+{
+	read_switch(name, value, &config.no_uring);
+}
+
+static void read_stats(const char *name, const char *value)
+{
+	read_switch(name, value, &config.stats);
+}
+
+/* Not ours, so no complaint: what is unusable is as if it were unset. */
+static void read_runtime_dir(const char *name, const char *value)
+{
+	(void)name;
+	if (*value == '/' && strlen(value) < sizeof(config.runtime_dir))
+		snprintf(config.runtime_dir, sizeof(config.runtime_dir), "%s", value);
 }
 
 static void read_environment(void)
@@ -88,9 +106,14 @@ static void read_environment(void)
 		const char *name;
 		void (*read)(const char *name, const char *value);
 	} variables[] = {
-		{"HEADRACE_PATH", read_path},         {"HEADRACE_REQUIRE", read_require},
-		{"HEADRACE_LOG", read_log},           {"HEADRACE_STAGING_BYTES", read_staging},
-		{"HEADRACE_NO_URING", read_no_uring}, {"HEADRACE_PIN_BYTES", read_pin},
+		{"HEADRACE_PATH", read_path},
+		{"HEADRACE_REQUIRE", read_require},
+		{"HEADRACE_LOG", read_log},
+		{"HEADRACE_STAGING_BYTES", read_staging},
+		{"HEADRACE_NO_URING", read_no_uring},
+		{"HEADRACE_PIN_BYTES", read_pin},
+		{"HEADRACE_STATS", read_stats},
+		{"XDG_RUNTIME_DIR", read_runtime_dir},
 	};
 
 	/* Pinned pages cannot be reclaimed: most of the memory stays the kernel's. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base/fork.c - counts generations of processes; getpid() would cost a system call a request. */
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "base/fork.h"
 
 static uint32_t generation;
+static bool watched; /* asked with every call of an engine, so cheaper than pthread_once() */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void in_child(void)
@@ -15,10 +17,12 @@ static void in_child(void)
 static void watch(void)
 {
 	pthread_atfork(NULL, NULL, in_child);
+	__atomic_store_n(&watched, true, __ATOMIC_RELEASE);
 }
 
 uint32_t hr__fork_generation(void)
 {
-	pthread_once(&fork_once, watch);
+	if (!__atomic_load_n(&watched, __ATOMIC_ACQUIRE))
+		pthread_once(&fork_once, watch);
 	return generation;
 }

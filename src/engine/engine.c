@@ -73,7 +73,7 @@ void hr__io_finish(struct hr_engine *e, struct hr_io *io)
 	e->n_done++;
 }
 
-static void enqueue(struct hr_engine *e, struct hr_io *io)
+static void enqueue(struct hr_engine *e, struct hr_io *io, uint64_t now)
 {
 	io->res = 0;
 	memset(io->bytes_by_path, 0, sizeof(io->bytes_by_path));
@@ -83,6 +83,7 @@ static void enqueue(struct hr_engine *e, struct hr_io *io)
 	io->pending_ = io->arriving_ = 1;
 	io->segments_ = 0;
 	io->error_ = 0;
+	io->start_ns_ = now;
 	io->state_ = HR__IO_QUEUED | (io == &e->simple ? HR__IO_INTERNAL : 0);
 	hr__buffer_busy(io->buffer);
 	hr__file_get(io->file);
@@ -94,6 +95,7 @@ static void enqueue(struct hr_engine *e, struct hr_io *io)
 int hr_submit(struct hr_engine *e, struct hr_io *const *ios, uint32_t n)
 {
 	int ret = hr__engine_check_owner(e);
+	uint64_t now = hr__live_now(&e->live);
 	uint32_t taken = 0;
 
 	for (; !ret && taken < n; taken++) {
@@ -110,7 +112,7 @@ int hr_submit(struct hr_engine *e, struct hr_io *const *ios, uint32_t n)
 					    ios[taken]->from != ios[taken]->to, &way);
 		if (ret)
 			break;
-		enqueue(e, ios[taken]);
+		enqueue(e, ios[taken], now);
 	}
 	if (!taken)
 		return ret;
@@ -317,7 +319,10 @@ int hr_reap(struct hr_engine *e, struct hr_io **done, uint32_t max, uint32_t min
 			break;
 		left = end - left;
 	}
-	return (int)take_done(e, done, max);
+	max = take_done(e, done, max);
+	if (e->live.place && max)
+		hr__live_round(e, done, max);
+	return (int)max;
 }
 
 static int unqueue(struct hr_engine *e, struct hr_io *io)

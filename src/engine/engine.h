@@ -12,6 +12,7 @@
 #include <headrace/io.h>
 #include <headrace/stats.h>
 
+#include "engine/live.h"
 #include "file/plan.h"
 #include "transport/ioq.h"
 #include "transport/mapping.h"
@@ -58,6 +59,7 @@ struct hr_engine {
 	struct hr_device *dev;
 	struct hr_engine_options opts; /* complete */
 	struct hr_stats stats;
+	struct hr__live live;
 	struct hr__ioq *ioq;
 	struct hr__staging staging;
 	struct hr__transport *host, *bounce; /* host: NULL where the CPU cannot reach the device */

@@ -63,6 +63,10 @@ static int complete_options(const struct hr_engine_options *in, struct hr_engine
 	if (o->direct && o->path == HR_PATH_PAGECACHE)
 		return hr__fail(EINVAL, "engine option direct and path pagecache exclude each "
 					"other");
+	if (o->buffered && config->require_direct)
+		return hr__fail(HR_E_REQUIRE_DIRECT,
+				"engine option buffered: HEADRACE_REQUIRE=direct forbids reads "
+				"through the page cache; unset one of them");
 	o->no_uring |= config->no_uring;
 	o->direct |= config->require_direct;
 	return 0;
@@ -115,6 +119,7 @@ static int open_transports(struct hr_engine *e)
 
 static void dismantle(struct hr_engine *e)
 {
+	hr__live_close(e);
 	if (e->pagecache)
 		e->pagecache->ops->close(e->pagecache);
 	if (e->host)
@@ -169,6 +174,7 @@ int hr_engine_open(struct hr_device *dev, const struct hr_engine_options *opts,
 	ret = open_transports(e);
 	if (ret)
 		goto err;
+	hr__live_open(e);
 	*out = e;
 	return 0;
 

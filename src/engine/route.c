@@ -6,6 +6,7 @@
 #include <headrace/error.h>
 
 #include "base/log.h"
+#include "base/page.h"
 #include "base/util.h"
 #include "engine/engine.h"
 
@@ -66,6 +67,17 @@ static int add_mapping(struct hr_engine *e, struct hr_file *file,
 	return forced ? ret : 0;
 }
 
+/* Once for each way that is chosen, so that statistics can say why bytes go as they do. */
+static void count_refusals(const struct hr_file *file, const struct hr__verdict *verdicts)
+{
+	for (uint32_t i = 0; i < hr__transports_count; i++) {
+		if (verdicts[i].score <= 0)
+			hr__page_refuse(verdicts[i].ops->name, verdicts[i].reason);
+	}
+	if (file->fd_direct < 0)
+		hr__page_refuse("direct I/O", file->direct_reason);
+}
+
 int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
 		  struct hr__way **out)
 {
@@ -79,6 +91,7 @@ int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, b
 	if (way->known)
 		return 0;
 	best = hr__select(route->file, e->dev, &shape, e->opts.path, verdicts);
+	count_refusals(route->file, verdicts);
 	if (best < 0)
 		return best;
 	*limits = verdicts[best].limits;

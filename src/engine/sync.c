@@ -32,6 +32,9 @@ static int64_t wait_simple(struct hr_engine *e)
 			return ret;
 		}
 	}
+	none = &e->simple; /* it is in no round of reaping */
+	if (e->live.place)
+		hr__live_round(e, &none, 1);
 	return e->simple.res;
 }
 

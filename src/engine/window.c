@@ -244,6 +244,8 @@ static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
 	}
 	if (ret)
 		return e->pagecache;
+	if (seg->mapping && e->opts.path == HR_PATH_PAGECACHE)
+		seg->again = true; /* it was planned without regard for direct I/O */
 	return seg->plan.in_place ? e->host : e->bounce;
 }
 

@@ -23,7 +23,7 @@
 #define ENGINE_DEPTH_DEFAULT 128u
 #define STAGING_BLOCK 4096u /* what a sample's edges cost in the ring at most */
 #define STAGING_MIN (1ull << 20)
-#define STAGING_MAX (16ull << 30)
+#define STAGING_MAX (64ull << 20) /* a larger batch is no launch any more, but a stream of copies */
 #define REAP_SLICE_NS 100000000ull /* how long a stop may go unnoticed while a drive is silent */
 #define IDLE_SLICE_NS 3600000000000ull /* an idle thread is woken by its event, not by this */
 
@@ -70,8 +70,8 @@ void hr__filler_fini(struct hr__filler *filler)
 }
 
 /*
- * The engines of a loader share one budget of staging memory, but a batch must fit into its ring, or
- * it would take more than two trips to the device.
+ * The engines of a loader share one budget of staging memory, but a batch of usual size must fit into
+ * its ring, or it would take more than two trips to the device.
  */
 static uint64_t staging_share(const struct hr_loader *loader)
 {
@@ -80,7 +80,7 @@ static uint64_t staging_share(const struct hr_loader *loader)
 	uint64_t batch = loader->opts.batch_size * sample;
 	uint64_t share = hr_config_get()->staging_bytes / hr__max(1, loader->opts.threads);
 
-	return hr__max(STAGING_MIN, hr__min(hr__max(batch, share), STAGING_MAX));
+	return hr__max(STAGING_MIN, hr__max(share, hr__min(batch, STAGING_MAX)));
 }
 
 int hr__filler_open(struct hr__filler *filler)
@@ -277,10 +277,11 @@ static void fail_all(struct hr__filler *filler, int code)
 	 * The slots stay on the flying list: their memory is the engine's until it is closed, and a
 	 * FAILED slot is never handed out again.
 	 */
+	if (filler->broken)
+		return;
 	filler->broken = true;
 	for (uint32_t i = 0; i < filler->n_flying; i++) {
-		if (filler->flying[i]->error)
-			continue;
+		/* One of its requests may have failed before: then that failure is told. */
 		fail_slot(filler->flying[i], code, hr_error_detail());
 		hr__ring_publish(&filler->loader->ring, filler->flying[i]);
 	}

@@ -23,6 +23,7 @@
 #define SLOTS_MAX 1024u
 #define THREADS_MAX 256u
 #define TIMEOUT_DEFAULT_NS 60000000000ull
+#define TIMEOUT_MAX_NS (1ull << 62) /* longer ones, such as UINT64_MAX, mean this */
 /* How long hr_loader_stop() may go unnoticed while the caller's thread waits for a device. */
 #define WAIT_SLICE_NS 20000000ull
 
@@ -50,6 +51,7 @@ static int complete_options(struct hr_loader_options *o)
 		return hr__fail(EINVAL, "slots %" PRIu32 ": must be 2 to %u", o->slots, SLOTS_MAX);
 	if (o->timeout_ns == 0)
 		o->timeout_ns = TIMEOUT_DEFAULT_NS;
+	o->timeout_ns = hr__min(o->timeout_ns, TIMEOUT_MAX_NS);
 	return 0;
 }
 
@@ -178,6 +180,7 @@ static int open_loader(struct hr_loader *loader, const struct hr_loader_options 
 	if (rc < 0)
 		return rc;
 	start_registrar(loader);
+	loader->live = hr__page_loader_claim();
 	run_ring(loader);
 	return rc;
 }
@@ -268,6 +271,8 @@ void hr_loader_close(struct hr_loader *loader)
 	}
 	hr_loader_stop(loader);
 	hr__registrar_join(&loader->registrar);
+	hr__page_loader_release(loader->live);
+	loader->live = NULL;
 	quiet = stop_fillers(loader);
 	quiet = wait_lanes(loader) && quiet;
 	if (!quiet || hr_buffer_free(loader->buffer) < 0) {
@@ -397,6 +402,14 @@ static int wait_batch(struct hr_loader *loader, struct hr__slot **slot)
 	}
 }
 
+static void show_live(const struct hr_loader *loader)
+{
+	if (!loader->live)
+		return;
+	__atomic_store_n(&loader->live->batches, atomic_load(&loader->batches), __ATOMIC_RELAXED);
+	__atomic_store_n(&loader->live->wait_ns, atomic_load(&loader->wait_ns), __ATOMIC_RELAXED);
+}
+
 int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out)
 {
 	struct hr__slot *slot = NULL;
@@ -405,6 +418,7 @@ int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out)
 	if (rc < 0)
 		return rc;
 	atomic_fetch_add(&loader->batches, 1);
+	show_live(loader);
 	*out = &slot->batch;
 	return 0;
 }

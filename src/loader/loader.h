@@ -11,6 +11,7 @@
 
 #include <headrace/loader.h>
 
+#include "base/page.h"
 #include "loader/batch.h"
 #include "loader/dataset.h"
 #include "loader/layout.h"
@@ -67,6 +68,7 @@ struct hr_loader {
 	int final; /* the error that ended it, or 0 */
 	char final_sentence[HR__SENTENCE_BYTES];
 	atomic_uint_fast64_t batches, wait_ns;
+	struct hr__page_loader *live; /* where other processes see these two, or NULL */
 };
 
 /* hr__filler_init() - memory only. Return: 0 or -ENOMEM; fini in both cases. */

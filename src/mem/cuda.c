@@ -80,7 +80,7 @@ static int claim_one(const struct hr__cuda_device *cd, uint64_t at, uint64_t *en
 	if (cd->cu->mem_address_range(&base, &len, at) || at - base >= len)
 		return -HR_E_BAD_POINTER;
 	*end = base + len;
-	return 0;
+	return *end > at ? 0 : -HR_E_BAD_POINTER; /* or the walk over them would not end */
 }
 
 /* A tensor of an allocator that maps pieces side by side may span several allocations. */
@@ -350,6 +350,9 @@ static int read_info(struct hr__cuda_device *cd, int version)
 		read_only = 0;
 	if (cu->device_get_pci_bus_id(info->pci, sizeof(info->pci), cd->device))
 		info->pci[0] = '\0';
+	/* A name that fills its place need not be terminated. */
+	info->pci[sizeof(info->pci) - 1] = '\0';
+	info->model[sizeof(info->model) - 1] = '\0';
 	for (char *p = info->pci; *p; p++) /* as sysfs writes it */
 		*p = *p >= 'A' && *p <= 'F' ? (char)(*p - 'A' + 'a') : *p;
 	info->numa_node = hr__numa_node_of_pci(info->pci);

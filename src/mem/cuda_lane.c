@@ -232,24 +232,34 @@ static int copy_split(struct cuda_lane *cl, enum hr__where where, struct hr__mov
 	return 0;
 }
 
+/* Each piece by itself. *copies: how many were queued, added up, also on failure. */
+static int copy_singly(struct cuda_lane *cl, enum hr__where where, const struct hr__move *moves,
+		       uint32_t n, int *copies)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < n && !ret; i++)
+		ret = copy_split(cl, where, moves[i], copies);
+	return ret;
+}
+
 static int copy_all(struct cuda_lane *cl, enum hr__where where, const struct hr__move *moves,
 		    uint32_t n)
 {
-	int copies = 0;
+	int copies = 0, ret = 0;
 
-	for (uint32_t i = 0; i < n;) {
+	for (uint32_t i = 0, next; i < n && !ret; i = next) {
 		struct hr__move m;
-		int ret;
 
-		i = merge_next(moves, n, i, &m);
+		next = merge_next(moves, n, i, &m);
 		ret = copy_split(cl, where, m, &copies);
-		if (ret) {
-			if (copies)
-				drain(cl);
-			return ret;
-		}
+		/* Allocations often lie side by side, and no copy may reach from one into the next. */
+		if (ret == -EINVAL && next - i > 1)
+			ret = copy_singly(cl, where, moves + i, next - i, &copies);
 	}
-	return copies;
+	if (ret && copies)
+		drain(cl);
+	return ret ? ret : copies;
 }
 
 static bool copies_suit(const struct hr__move *moves, uint32_t n)

@@ -40,6 +40,16 @@ static bool seg_retry(struct hr__seg *seg, int64_t code, struct hr_stats *stats)
 	return false;
 }
 
+/* Where to go on after a short result: offset and address of what is left stay aligned. */
+static uint32_t resume_at(const struct hr__seg *seg, uint32_t end)
+{
+	const struct hr_file *file = seg->file;
+
+	if (!seg->direct)
+		return end;
+	return (uint32_t)hr__align_down(end, hr__max(file->offset_align, file->memory_align));
+}
+
 /* A read came back short at @end: is that the end of the file, or just a short read? */
 static bool seg_short_read(struct hr__seg *seg, uint32_t end, bool stuck, struct hr_stats *stats)
 {
@@ -48,8 +58,7 @@ static bool seg_short_read(struct hr__seg *seg, uint32_t end, bool stuck, struct
 
 	if (!stuck) {
 		seg->stuck_at = end;
-		seg->done =
-			seg->direct ? (uint32_t)hr__align_down(end, seg->file->offset_align) : end;
+		seg->done = resume_at(seg, end);
 		return seg_retry(seg, -EIO, stats);
 	}
 	ret = hr__file_size(seg->file, &size);
@@ -81,7 +90,6 @@ bool hr__seg_step(struct hr__seg *seg, int64_t res, struct hr_stats *stats)
 		return seg_short_read(seg, end, res == 0 || end == seg->stuck_at, stats);
 	/* A short write goes on from the last whole block; writing a block twice is harmless. */
 	if (res > 0)
-		seg->done =
-			seg->direct ? (uint32_t)hr__align_down(end, seg->file->offset_align) : end;
+		seg->done = resume_at(seg, end);
 	return seg_retry(seg, -EIO, stats);
 }

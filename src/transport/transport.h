@@ -58,7 +58,7 @@ struct hr__seg {
 	int64_t mtime_ns;            /* of the file before the segment was planned */
 	bool mapped;                 /* holds its windows of the mapping */
 	bool cold;                   /* was asked about and is not in the page cache */
-	bool again; /* from reap(): the file was changed meanwhile, another path must read it */
+	bool again; /* the file is being changed: another path must read it, buffered */
 };
 
 /* What every transport of one engine shares. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tests/cli/confine.c - runs a program with less than it is used to: no io_uring, little locked
- * memory, little address space, another user. Usage: confine [--deny-uring ERRNO] [--memlock BYTES]
- * [--as BYTES] [--uid N] PROGRAM ARGUMENT...   Exits 77 when it cannot confine.
+ * memory, little address space, few descriptors, another user. Usage: confine [--deny-uring ERRNO]
+ * [--memlock BYTES] [--as BYTES] [--nofile N] [--uid N] PROGRAM ARGUMENT...
+ * Exits 77 when it cannot confine.
  */
 #include <errno.h>
 #include <grp.h>
@@ -84,6 +85,8 @@ int main(int argc, char **argv)
 			limit(RLIMIT_MEMLOCK, argv[i + 1]);
 		} else if (!strcmp(argv[i], "--as"))
 			limit(RLIMIT_AS, argv[i + 1]);
+		else if (!strcmp(argv[i], "--nofile"))
+			limit(RLIMIT_NOFILE, argv[i + 1]);
 		else if (!strcmp(argv[i], "--uid"))
 			become(argv[i + 1]);
 		else

@@ -7,7 +7,7 @@ import re
 import common
 from common import run
 
-VERBS = ["stream", "cp", "bench", "explain", "check"]
+VERBS = ["stream", "cp", "bench", "explain", "stat", "check"]
 
 
 class Usage(common.CliTest):
@@ -20,7 +20,8 @@ class Usage(common.CliTest):
         for verb in VERBS:
             done = self.ok(verb, "--help")
             self.assertTrue(done.out.startswith(f"usage: headrace {verb} "), done.out)
-            for option in ("--device NAME", "--json", "--help"):
+            device = () if verb == "stat" else ("--device NAME",)
+            for option in (*device, "--json", "--help"):
                 self.assertIn(f"  {option} ", done.out)
             self.assertEqual(done.err, "")
             self.assertLessEqual(max(map(len, done.out.splitlines())), 100)

@@ -4,10 +4,9 @@
  * result, a file that shrinks or grows, nothing at all for a while. Every round ends with the right
  * bytes or the right error, and leaves no descriptor, no busy buffer and no request behind.
  *
- * Usage: test_faults DEVICE QUEUE as in integration/test_engine.c. Faults are put into the table of
+ * Usage: test_faults DEVICE QUEUE as in integration/test_engine.c, "any" included. Faults are put into the table of
  * system calls: into the results of the ring, and into pread and pwrite for the other queues.
  */
-#include <dirent.h>
 #include <liburing.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -81,14 +80,13 @@ static struct {
 	uint8_t *image;
 } t;
 
+/* Without /proc, which is not everywhere. */
 static int count_fds(void)
 {
-	DIR *dir = opendir("/proc/self/fd");
 	int n = 0;
 
-	while (readdir(dir))
-		n++;
-	closedir(dir);
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
 	return n;
 }
 
@@ -115,7 +113,8 @@ static int set_up(void **state)
 	sys = hr__sys_real;
 	sys.ring_result = bent_result;
 	if (strcmp(queue_name, "plain") != 0) {
-		sys.ring_init = deny_ring;
+		if (strcmp(queue_name, "any") != 0)
+			sys.ring_init = deny_ring;
 		sys.pread = bent_pread;
 		sys.pwrite = bent_pwrite;
 	}

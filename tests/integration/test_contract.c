@@ -3,6 +3,8 @@
  * integration/test_contract.c - what the headers promise at the edges: odd writes beside direct
  * ones, limits at their least, cancels, closes and time limits. The kernel's calls are watched
  * through the table of system calls, so that every outcome is certain and none a matter of time.
+ *
+ * Usage: test_contract [require], the latter with HEADRACE_REQUIRE=direct in the environment.
  */
 #include <liburing.h>
 #include <pthread.h>
@@ -130,6 +132,31 @@ static void small_requests_on_large_blocks(void **state)
 		assert_int_equal(bytes[7 + i], test_pattern(4095 + i));
 	assert_int_equal(bytes[6], TEST_GUARD);
 	assert_int_equal(bytes[20007], TEST_GUARD);
+	assert_int_equal(hr_engine_close(e), 0);
+}
+
+static ssize_t short_pread(int fd, void *buf, size_t len, uint64_t offset)
+{
+	ssize_t n;
+
+	if (fd == t.file->fd_direct)
+		assert_int_equal((uintptr_t)buf % t.file->memory_align, 0);
+	n = hr__sys_real.pread(fd, buf, len, offset);
+	return n > 5000 ? 5000 : n;
+}
+
+/* Where memory must be aligned more than offsets, a short read goes on at an aligned address. */
+static void short_reads_stay_aligned(void **state)
+{
+	struct hr_engine *e =
+		open_engine(&(struct hr_engine_options){.no_uring = true, .direct = true});
+
+	if (t.file->fd_direct >= 0)
+		t.file->memory_align = PAGE;
+	sys.pread = short_pread;
+	assert_int_equal(hr_read(e, t.file, 0, 1 << 20, t.buf, 0), 1 << 20);
+	for (uint32_t i = 0; i < 1 << 20; i++)
+		assert_int_equal(((uint8_t *)hr_buffer_address(t.buf))[i], test_pattern(i));
 	assert_int_equal(hr_engine_close(e), 0);
 }
 
@@ -272,11 +299,28 @@ static void queue_that_fails_once(void **state)
 	}
 }
 
-int main(void)
+/* With HEADRACE_REQUIRE=direct in the environment: nobody gets the page cache in silence. */
+static void requirement_forbids_buffers(void **state)
 {
+	struct hr_engine *e = NULL;
+
+	assert_int_equal(hr_engine_open(t.dev, &(struct hr_engine_options){.buffered = true}, &e),
+			 -HR_E_REQUIRE_DIRECT);
+	assert_null(e);
+	e = open_engine(NULL);
+	assert_int_equal(hr_engine_close(e), 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest with_requirement[] = {
+		cmocka_unit_test_setup_teardown(requirement_forbids_buffers, set_up, tear_down),
+	};
+
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(writes_share_no_page, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(small_requests_on_large_blocks, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(short_reads_stay_aligned, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(cancel_stops_a_long_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(failure_stops_a_long_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(close_by_another_thread, set_up, tear_down),
@@ -286,5 +330,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(queue_that_fails_once, set_up, tear_down),
 	};
 
+	if (argc > 1 && !strcmp(argv[1], "require"))
+		return cmocka_run_group_tests(with_requirement, NULL, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

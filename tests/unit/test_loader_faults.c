@@ -4,6 +4,7 @@
  * callers that hold every slot, stop in the middle, lanes that lag, states of other runs, options
  * that make no sense, fork. Each with 0, 1 and 3 threads where threads matter.
  */
+#include <liburing.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -102,6 +103,61 @@ static ssize_t failing_pread_flags(int fd, void *buf, size_t len, uint64_t offse
 	if (atomic_fetch_sub(&reads_until_error, 1) <= 0)
 		return -EIO;
 	return hr__sys_real.pread_flags(fd, buf, len, offset, flags);
+}
+
+static atomic_int enters_until_broken;
+
+static int break_submit(struct io_uring *ring, unsigned int wait, uint64_t timeout_ns)
+{
+	if (atomic_fetch_sub(&enters_until_broken, 1) <= 0)
+		return -ENOMEM;
+	return hr__sys_real.ring_submit(ring, wait, timeout_ns);
+}
+
+static int failing_result(const struct io_uring_cqe *cqe)
+{
+	return -EIO;
+}
+
+/* Some requests of a batch have failed when the queue breaks: the failure is told, at once. */
+static void queue_breaks_behind_a_failure(void **state)
+{
+	for (int k = 1; k < 12; k++) {
+		struct hr_loader_options o = {.batch_size = 64,
+					      .timeout_ns = 20000000000ull,
+					      .engine = {.direct = true, .depth = 1}};
+		const struct hr_batch *batch = NULL;
+		struct hr_loader *loader;
+		int rc;
+
+		atomic_store(&enters_until_broken, k);
+		sys.ring_submit = break_submit;
+		sys.ring_result = failing_result;
+		loader = open_loader(&f, o);
+		rc = hr_loader_next(loader, &batch);
+		assert_true(rc == -EIO || rc == -ENOMEM);
+		assert_int_equal(hr_loader_next(loader, &batch), rc);
+		sys.ring_submit = hr__sys_real.ring_submit;
+		hr_loader_close(loader);
+	}
+}
+
+static void endless_timeout(void **state)
+{
+	uint8_t record[HR_LOADER_STATE_BYTES];
+
+	for (int i = 0; i < N_COUNTS; i++) {
+		struct hr_loader_options o = {.batch_size = 4,
+					      .threads = thread_counts[i],
+					      .timeout_ns = UINT64_MAX,
+					      .engine = {.timeout_ns = UINT64_MAX}};
+		struct hr_loader *loader = open_loader(&f, o);
+
+		assert_int_equal(hr_loader_state(loader, record, sizeof(record)), sizeof(record));
+		expect_ok(hr_loader_restore(loader, record, sizeof(record)));
+		check_batch(&f, loader, next_batch(loader), false);
+		hr_loader_close(loader);
+	}
 }
 
 static void drive_fails(void **state)
@@ -494,14 +550,24 @@ static void forked(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(file_shrinks),         cmocka_unit_test(file_is_emptied),
-		cmocka_unit_test(drive_fails),          cmocka_unit_test(every_slot_held),
-		cmocka_unit_test(one_held_for_long),    cmocka_unit_test(release_of_strangers),
-		cmocka_unit_test(close_at_any_time),    cmocka_unit_test(stopped_by_another_thread),
-		cmocka_unit_test(lanes_that_lag),       cmocka_unit_test(stopped_while_a_lane_lags),
-		cmocka_unit_test(lanes_of_the_device),  cmocka_unit_test(stopped_by_a_signal),
-		cmocka_unit_test(states_of_other_runs), cmocka_unit_test(restore_at_the_end),
-		cmocka_unit_test(options_refused),      cmocka_unit_test(forked),
+		cmocka_unit_test(file_shrinks),
+		cmocka_unit_test(file_is_emptied),
+		cmocka_unit_test(queue_breaks_behind_a_failure),
+		cmocka_unit_test(endless_timeout),
+		cmocka_unit_test(drive_fails),
+		cmocka_unit_test(every_slot_held),
+		cmocka_unit_test(one_held_for_long),
+		cmocka_unit_test(release_of_strangers),
+		cmocka_unit_test(close_at_any_time),
+		cmocka_unit_test(stopped_by_another_thread),
+		cmocka_unit_test(lanes_that_lag),
+		cmocka_unit_test(stopped_while_a_lane_lags),
+		cmocka_unit_test(lanes_of_the_device),
+		cmocka_unit_test(stopped_by_a_signal),
+		cmocka_unit_test(states_of_other_runs),
+		cmocka_unit_test(restore_at_the_end),
+		cmocka_unit_test(options_refused),
+		cmocka_unit_test(forked),
 	};
 
 	if (argc > 1)

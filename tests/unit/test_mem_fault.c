@@ -197,6 +197,46 @@ static void test_no_kernels(void **state)
 	munmap(ring, 4096);
 }
 
+/*
+ * Pieces that continue each other go as one copy, unless the driver refuses: they may lie in two
+ * allocations side by side, which no copy may cross.
+ */
+static void test_neighbours(void **state)
+{
+	struct hr_device *dev;
+	struct hr_buffer *buf;
+	struct hr_lane *lane;
+	struct hr__move moves[3];
+	uint8_t got[300], *ring = ring_open(4096);
+	uint64_t ticket;
+	void *seen;
+
+	assert_int_equal(hr_device_open("cuda:0", &dev), 0);
+	assert_int_equal(dev->ops->pin(dev, ring, 4096, 0, &seen), 0);
+	assert_int_equal(hr_buffer_alloc(dev, 300, &buf), 0);
+	assert_int_equal(hr_lane_open(dev, NULL, &lane), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		memset(ring + 100 * i, 7 + (int)i, 100);
+		moves[i] = (struct hr__move){ring + 100 * i, (char *)buf->ptr + 100 * i, 100};
+	}
+	assert_int_equal(lane->ops->move(lane, HR__HOST_TO_DEVICE, moves, 3, 0, 0, &ticket), 1);
+	fake.inject("cuMemcpyHtoDAsync_v2", 1, 1);
+	assert_int_equal(lane->ops->move(lane, HR__HOST_TO_DEVICE, moves, 3, 0, 0, &ticket), 3);
+	assert_int_equal(lane->ops->wait(lane, ticket, 30 * SECOND), 0);
+	assert_int_equal(hr_buffer_copy_out(buf, 0, got, 300), 0);
+	assert_memory_equal(got, ring, 300);
+	/* What is refused piece by piece, too, is a failure. */
+	fake.inject("cuMemcpyHtoDAsync_v2", 1, 1);
+	fake.inject("cuMemcpyHtoDAsync_v2", 3, 1);
+	assert_int_equal(lane->ops->move(lane, HR__HOST_TO_DEVICE, moves, 3, 0, 0, &ticket),
+			 -EINVAL);
+	hr_lane_close(lane);
+	assert_int_equal(hr_buffer_free(buf), 0);
+	dev->ops->unpin(dev, ring, 4096);
+	hr_device_close(dev);
+	munmap(ring, 4096);
+}
+
 static void test_no_register(void **state)
 {
 	struct hr_device *dev;
@@ -253,6 +293,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_each_call, fake_clean),
 		cmocka_unit_test_teardown(test_no_driver, fake_clean),
 		cmocka_unit_test_teardown(test_no_kernels, fake_clean),
+		cmocka_unit_test_teardown(test_neighbours, fake_clean),
 		cmocka_unit_test_teardown(test_no_register, fake_clean),
 		cmocka_unit_test_teardown(test_lost, fake_clean),
 	};

@@ -90,7 +90,8 @@ static int64_t read_some(struct hr_file *file, uint64_t off, uint64_t len, bool 
 	uint64_t before = mapped_bytes();
 	int64_t n = hr_read(t.engine, file, off, len, t.buf, 0);
 
-	assert_true(n >= 0 && n <= (int64_t)len);
+	if (n < 0 || n > (int64_t)len)
+		fail_msg("%lld: %s", (long long)n, hr_error_detail());
 	if (racing && mapped_bytes() == before)
 		return n;
 	assert_int_equal(hr_buffer_copy_out(t.buf, 0, image, len), 0);

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lists of many ranges elsewhere hang when they exceed the staging memory, cost one read a range though
+ * the ranges touch, or read many times what was asked. Counted here: requests finish whatever the
+ * staging, neighbours are one read, a small read costs little more than its blocks.
+ */
+#include "regress/fixture.h"
+
+#define FILE_LEN (16u << 20)
+
+static void test_more_than_staging(void **state)
+{
+	enum { N = 512, PART = 32768 };
+	static struct hr_io ios[N];
+	struct hr_io *list[N], *done[N];
+	struct fixture f;
+	int n;
+
+	fixture_open(&f, FILE_LEN, FILE_LEN + 8,
+		     (struct hr_engine_options){.staging_bytes = 256 << 10, .depth = 1});
+	memset(ios, 0, sizeof(ios));
+	for (uint64_t i = 0; i < N; i++) {
+		ios[i] = (struct hr_io){.file = f.file, .buffer = f.buf};
+		ios[i].piece = (struct hr_piece){i * PART, PART, i * PART + 3}; /* never in place */
+		list[i] = &ios[i];
+	}
+	fixture_poison(&f);
+	assert_int_equal(hr_submit(f.engine, list, N), N);
+	for (int got = 0; got < N; got += n) {
+		n = hr_reap(f.engine, done, N, 1, LONG_NS);
+		assert_true(n > 0);
+	}
+	fixture_fetch(&f);
+	fixture_check(&f, 3, 0, (uint64_t)N * PART);
+	fixture_guard(&f, 0, 3);
+	fixture_close(&f);
+}
+
+/* 90 000 ranges that follow each other in the file and go to places all over the buffer. */
+static void test_neighbours(void **state)
+{
+	enum { N = 90000, PART = 100 };
+	struct hr_piece *pieces = calloc(N, sizeof(*pieces));
+	struct hr_stats s;
+	struct fixture f;
+
+	fixture_open(&f, FILE_LEN, N * 128ull, (struct hr_engine_options){.direct = true});
+	for (uint64_t i = 0; i < N; i++)
+		pieces[i] = (struct hr_piece){i * PART, PART, (i * 7919 % N) * 128};
+	fixture_poison(&f);
+	assert_int_equal(hr_gather(f.engine, f.file, pieces, N, f.buf, 0, 0), N * PART);
+	fixture_fetch(&f);
+	for (uint64_t i = 0; i < N; i++) {
+		fixture_check(&f, pieces[i].buffer_offset, i * PART, PART);
+		fixture_guard(&f, pieces[i].buffer_offset + PART, pieces[i].buffer_offset + 128);
+	}
+	hr_engine_stats(f.engine, &s);
+	assert_int_equal(s.pieces, N);
+	print_message("%llu reads\n", (unsigned long long)s.segments);
+	assert_true(s.segments < N);
+	fixture_close(&f);
+	free(pieces);
+}
+
+/* Windows of 8 KiB at any even offset cost 1.07 times their bytes with blocks of 512, 1.5 with 4096. */
+static void test_amplification(void **state)
+{
+	enum { N = 1000, PART = 8192 };
+	static struct hr_piece pieces[N];
+	struct hr_file_info info;
+	struct hr_stats s;
+	struct fixture f;
+	uint64_t seed = 11;
+	double factor;
+
+	fixture_open(&f, FILE_LEN, N * PART, (struct hr_engine_options){.direct = true});
+	hr_file_info(f.file, &info);
+	for (uint64_t i = 0; i < N; i++)
+		/* far from each other: nothing merges */
+		pieces[i] = (struct hr_piece){i * 16000 + test_random(&seed) % 1000 * 2, PART,
+					      i * PART};
+	hr_file_drop_cache(f.file);
+	assert_int_equal(hr_gather(f.engine, f.file, pieces, N, f.buf, 0, 0), N * PART);
+	hr_engine_stats(f.engine, &s);
+	factor = (double)s.bytes_read / (N * PART);
+	print_message("alignment %u: %.3f bytes read for one\n", info.offset_align, factor);
+	if (info.direct && info.offset_align <= 512)
+		assert_true(factor <= 1.07);
+	else if (info.direct)
+		assert_true(factor <= 1.5 * info.offset_align / 4096 + 0.01);
+	fixture_close(&f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_more_than_staging),
+		cmocka_unit_test(test_neighbours),
+		cmocka_unit_test(test_amplification),
+	};
+
+	if (argc > 1)
+		fixture_device = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

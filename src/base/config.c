@@ -106,14 +106,10 @@ static void read_environment(void)
 		const char *name;
 		void (*read)(const char *name, const char *value);
 	} variables[] = {
-		{"HEADRACE_PATH", read_path},
-		{"HEADRACE_REQUIRE", read_require},
-		{"HEADRACE_LOG", read_log},
-		{"HEADRACE_STAGING_BYTES", read_staging},
-		{"HEADRACE_NO_URING", read_no_uring},
-		{"HEADRACE_PIN_BYTES", read_pin},
-		{"HEADRACE_STATS", read_stats},
-		{"XDG_RUNTIME_DIR", read_runtime_dir},
+		{"HEADRACE_PATH", read_path},         {"HEADRACE_REQUIRE", read_require},
+		{"HEADRACE_LOG", read_log},           {"HEADRACE_STAGING_BYTES", read_staging},
+		{"HEADRACE_NO_URING", read_no_uring}, {"HEADRACE_PIN_BYTES", read_pin},
+		{"HEADRACE_STATS", read_stats},       {"XDG_RUNTIME_DIR", read_runtime_dir},
 	};
 
 	/* Pinned pages cannot be reclaimed: most of the memory stays the kernel's. */

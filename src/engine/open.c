@@ -81,6 +81,7 @@ static void link_pools(struct hr_engine *e)
 	for (uint32_t i = 0; i < HR__DESTS_MAX; i++) {
 		e->dest_store[i].next = e->dests.free;
 		e->dests.free = &e->dest_store[i];
+		e->dests.n_free++;
 	}
 	e->queued_end = &e->queued;
 	e->done_end = &e->done;

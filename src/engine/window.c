@@ -200,9 +200,13 @@ static bool plan_wanted(struct hr_engine *e, struct hr__plan_segment *plan)
 /* Plan one segment into e->held. Return: false when there is none or no memory for one. */
 static bool hold_next(struct hr_engine *e)
 {
-	struct hr__seg *seg = seg_get(e);
+	struct hr__seg *seg;
 	struct hr_io *io;
 
+	/* With few destinations left a read would be cut short: better wait for those on their way. */
+	if (e->dests.n_free < HR__DESTS_MAX / 4)
+		return false;
+	seg = seg_get(e);
 	if (!seg)
 		return false;
 	if (!plan_wanted(e, &seg->plan)) {

@@ -351,6 +351,7 @@ static struct hr__dest *next_dest(struct hr__plan_segment *seg, struct hr__dest_
 		return &seg->first;
 	d = pool->free;
 	pool->free = d->next;
+	pool->n_free--;
 	seg->last->next = d;
 	return d;
 }
@@ -431,6 +432,7 @@ void hr__dests_free(struct hr__dest_pool *pool, struct hr__plan_segment *seg)
 		return;
 	seg->last->next = pool->free;
 	pool->free = seg->first.next;
+	pool->n_free += seg->n_dests - 1;
 	seg->first.next = NULL;
 	seg->last = &seg->first;
 	seg->n_dests = 1;

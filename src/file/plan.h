@@ -65,6 +65,7 @@ struct hr__plan_segment {
 /* Destinations beyond the first of a segment come from a pool that the caller owns. */
 struct hr__dest_pool {
 	struct hr__dest *free;
+	uint32_t n_free; /* for the owner to look at */
 };
 
 struct hr__plan {

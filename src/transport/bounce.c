@@ -9,6 +9,7 @@
 
 #include <headrace/error.h>
 
+#include "base/fail.h"
 #include "transport/ioq.h"
 #include "transport/mover.h"
 #include "transport/staging.h"
@@ -49,7 +50,8 @@ static int bounce_open(const struct hr__transport_env *env, struct hr__transport
 	int ret;
 
 	if (!b)
-		return -ENOMEM;
+		return hr__fail(ENOMEM, "%s: no memory for the path bounce; free some",
+				env->dev->info.name);
 	b->t.ops = &hr__transport_bounce;
 	b->env = *env;
 	ret = hr__mover_open(&b->mover, env, env->staging->len / 2);

@@ -9,6 +9,7 @@
 
 #include <headrace/error.h>
 
+#include "base/fail.h"
 #include "transport/ioq.h"
 #include "transport/seg.h"
 
@@ -52,7 +53,8 @@ static int host_open(const struct hr__transport_env *env, struct hr__transport *
 	struct host *h = calloc(1, sizeof(*h));
 
 	if (!h)
-		return -ENOMEM;
+		return hr__fail(ENOMEM, "%s: no memory for the path host; free some",
+				env->dev->info.name);
 	h->t.ops = &hr__transport_host;
 	h->env = *env;
 	*out = &h->t;

@@ -65,7 +65,8 @@ static int pagecache_open(const struct hr__transport_env *env, struct hr__transp
 				hr_strerror(ret));
 	p = calloc(1, sizeof(*p));
 	if (!p)
-		return -ENOMEM;
+		return hr__fail(ENOMEM, "%s: no memory for the path pagecache; free some",
+				env->dev->info.name);
 	p->t.ops = &hr__transport_pagecache;
 	p->env = *env;
 	ret = hr__mover_open(&p->mover, env, WAITING_MAX);

@@ -38,6 +38,9 @@ static void uring_prep(struct uring *u, struct hr__seg *seg)
 	if (u->q.fixed && seg->fixed >= 0)
 		sqe->buf_index = (uint16_t)seg->fixed;
 	io_uring_sqe_set_data(sqe, seg);
+	/* A file system that cannot say "would block" may sleep in the submission: let a worker. */
+	if (!seg->file->nowait && !seg->file->memory_backed)
+		io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
 }
 
 static void uring_push(struct hr__ioq *q, struct hr__seg *seg)

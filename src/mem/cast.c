@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/util.h"
 #include "mem/cast.h"
 #include "mem/mem.h"
 
@@ -30,6 +31,8 @@ CAST_LOOP(u8_to_i64, uint8_t, int64_t)
 CAST_LOOP(u16_to_i64, uint16_t, int64_t)
 CAST_LOOP(u32_to_i64, uint32_t, int64_t)
 
+#define CACHE_LINE 64u
+
 static void (*const loops[][2])(unsigned char *dst, const unsigned char *src, uint64_t count) = {
 	[HR_DTYPE_U8] = {u8_to_i32, u8_to_i64},
 	[HR_DTYPE_U16] = {u16_to_i32, u16_to_i64},
@@ -47,7 +50,12 @@ void hr__cast(void *dst, const void *src, uint64_t len, enum hr_dtype from, enum
 	}
 	assert(hr_cast_ok(from, to) && len % from_size == 0);
 	count = len / from_size;
-	done = hr__cast_wide(dst, src, count, from, to);
+	/* Up to a cache line of the destination: each wider store would touch two lines otherwise. */
+	done = hr__min(-(uintptr_t)dst % CACHE_LINE / to_size, count);
+	loops[from][to == HR_DTYPE_I64](dst, src, done);
+	done += hr__cast_wide((unsigned char *)dst + done * to_size,
+			      (const unsigned char *)src + done * from_size, count - done, from,
+			      to);
 	loops[from][to == HR_DTYPE_I64]((unsigned char *)dst + done * to_size,
 					(const unsigned char *)src + done * from_size,
 					count - done);

@@ -11,6 +11,7 @@
 #include "base/util.h"
 
 #define STAGING_MIN (256ull << 10)
+#define GATHER_BLOCKS_MAX 128u
 #define STAGING_MAX (16ull << 30)
 
 static struct hr_config config = {
@@ -74,6 +75,16 @@ static void read_pin(const char *name, const char *value)
 		config.pin_bytes = bytes;
 }
 
+static void read_blocks(const char *name, const char *value)
+{
+	uint64_t blocks;
+
+	if (hr__parse_size(value, &blocks) || blocks > GATHER_BLOCKS_MAX)
+		complain(name, value, "0 to 128");
+	else
+		config.gather_blocks = (uint32_t)blocks;
+}
+
 static void read_switch(const char *name, const char *value, bool *on)
 {
 	if (!strcmp(value, "1"))
@@ -106,10 +117,15 @@ static void read_environment(void)
 		const char *name;
 		void (*read)(const char *name, const char *value);
 	} variables[] = {
-		{"HEADRACE_PATH", read_path},         {"HEADRACE_REQUIRE", read_require},
-		{"HEADRACE_LOG", read_log},           {"HEADRACE_STAGING_BYTES", read_staging},
-		{"HEADRACE_NO_URING", read_no_uring}, {"HEADRACE_PIN_BYTES", read_pin},
-		{"HEADRACE_STATS", read_stats},       {"XDG_RUNTIME_DIR", read_runtime_dir},
+		{"HEADRACE_PATH", read_path},
+		{"HEADRACE_REQUIRE", read_require},
+		{"HEADRACE_LOG", read_log},
+		{"HEADRACE_STAGING_BYTES", read_staging},
+		{"HEADRACE_NO_URING", read_no_uring},
+		{"HEADRACE_PIN_BYTES", read_pin},
+		{"HEADRACE_GATHER_BLOCKS", read_blocks},
+		{"HEADRACE_STATS", read_stats},
+		{"XDG_RUNTIME_DIR", read_runtime_dir},
 	};
 
 	/* Pinned pages cannot be reclaimed: most of the memory stays the kernel's. */

@@ -25,7 +25,8 @@
 #define BUFFER_ALIGN 4096u       /* promised by hr_buffer_alloc() */
 #define BLOCK_BYTES (2ull << 20) /* the driver's unit of device memory */
 
-#define BLOCKS_MIN 4u /* of a gather kernel's grid */
+#define BLOCKS_MIN 4u    /* of a gather kernel's grid */
+#define BLOCKS_USUAL 16u /* at most, unless somebody wants otherwise */
 
 static struct hr__cuda_device *to_cuda(struct hr_device *dev)
 {
@@ -360,8 +361,10 @@ static int read_info(struct hr__cuda_device *cd, int version)
 	info->memory_bytes = bytes;
 	info->registers_read_only_host = read_only != 0;
 	snprintf(info->driver, sizeof(info->driver), "%d.%d", version / 1000, version % 1000 / 10);
-	cd->blocks_max =
-		(uint32_t)hr__max(BLOCKS_MIN, hr__min(HR__CUDA_BLOCKS_MAX, (uint64_t)sms / 4));
+	cd->blocks_max = hr_config_get()->gather_blocks;
+	if (!cd->blocks_max)
+		cd->blocks_max =
+			(uint32_t)hr__max(BLOCKS_MIN, hr__min(BLOCKS_USUAL, (uint64_t)sms / 4));
 	return 0;
 }
 

@@ -23,7 +23,7 @@ struct hr__cuda_pin {
  * flight. On small devices a quarter of the SMs is the bound, so that a training step beside it keeps
  * the rest.
  */
-#define HR__CUDA_BLOCKS_MAX 40u
+#define HR__CUDA_BLOCKS_MAX 128u
 
 enum {
 #define HR__KERNEL_ENUM(symbol, from, to) HR__KERNEL_##symbol,

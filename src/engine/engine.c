@@ -11,6 +11,7 @@
 #include "base/util.h"
 #include "engine/engine.h"
 
+#define ENOUGH_IN_FLIGHT 96u       /* requests */
 #define SEG_BATCH 256u             /* segments taken from the queue or a transport at once */
 #define LANE_NAP_NS (200u * 1000u) /* longest look at the device while the drive may answer */
 
@@ -195,6 +196,18 @@ static uint32_t harvest(struct hr_engine *e, bool idle)
 }
 
 /*
+ * How much of the depth may run out before the drive gets more: all but ENOUGH, which keep any drive
+ * busy that a virtual machine or a single NVMe offers, an eighth at least and a quarter at most.
+ */
+static uint32_t spare_depth(const struct hr_engine *e)
+{
+	uint32_t depth = e->ioq->depth,
+		 over = depth > ENOUGH_IN_FLIGHT ? depth - ENOUGH_IN_FLIGHT : 0;
+
+	return (uint32_t)hr__max(hr__min(hr__max(over, depth / 8), depth / 4), 1);
+}
+
+/*
  * How many segments must finish before @ios requests can be done: waiting for that many at once
  * saves system calls and costs no time. Never so many that the drive's queue runs dry while there
  * is more to send.
@@ -215,7 +228,7 @@ static uint32_t worth_waiting(const struct hr_engine *e, uint32_t ios)
 			least = (uint32_t)hr__max(io->segments_, ios);
 	}
 	if (more)
-		least = (uint32_t)hr__min(least, hr__max(e->ioq->depth / 4, 1));
+		least = (uint32_t)hr__min(least, spare_depth(e));
 	return (uint32_t)hr__max(hr__min(least, in_flight), 1);
 }
 

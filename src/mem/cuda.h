@@ -18,10 +18,11 @@ struct hr__cuda_pin {
 };
 
 /*
- * Most blocks of a gather kernel's grid. PCIe is its limit, and a few SMs saturate that: 40 blocks of
- * 512 threads with four 16-byte loads each ask for 1.3 MB at once, ten times what the link holds in
- * flight. On small devices a quarter of the SMs is the bound, so that a training step beside it keeps
- * the rest.
+ * Most blocks of a gather kernel's grid that HEADRACE_GATHER_BLOCKS may ask for. PCIe is the limit of
+ * a gather, and a few SMs saturate that: 16 blocks of 512 threads with four 16-byte loads each ask
+ * for half a megabyte at once, five times what the link holds in flight (on an H200: 12 blocks reach
+ * the rate of 33, 8 do not). That is the usual grid; on small devices a quarter of the SMs, so that
+ * a training step beside it keeps the rest.
  */
 #define HR__CUDA_BLOCKS_MAX 128u
 

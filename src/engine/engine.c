@@ -241,7 +241,10 @@ static uint32_t round_max(const struct hr_engine *e, uint32_t want)
 {
 	uint32_t few = (uint32_t)hr__max(e->ioq->depth / 16, 1);
 
-	return want && want <= few ? few : SEG_BATCH;
+	if (want && want <= few)
+		return few;
+	return e->ioq->depth > ENOUGH_IN_FLIGHT ? SEG_BATCH
+						: (uint32_t)hr__max(want, spare_depth(e));
 }
 
 /* As wait() of a transport, for whichever has something on its lane. */

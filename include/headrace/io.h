@@ -46,6 +46,8 @@ enum hr_path { HR_PATH_MAP(HR__PATH_ENUM) HR_PATH_COUNT_ };
 const char *hr_path_name(enum hr_path path);
 int hr_path_parse(const char *text, enum hr_path *out);
 
+struct hr_engine;
+
 enum hr_op { HR_READ = 0, HR_WRITE = 1 };
 
 /* One piece of a gather. All three are bytes; the piece may start and end at any byte. */
@@ -80,6 +82,7 @@ struct hr_io {
 	uint64_t bytes_cached;               /* how many of them came from the page cache */
 
 	/* private: the engine's, zero before the first submit */
+	struct hr_engine *engine_; /* that has it */
 	struct hr_io *next_;
 	uint64_t cursor_;   /* pieces already planned */
 	uint64_t pending_;  /* bytes not delivered yet, plus one while pieces are left to plan */
@@ -90,8 +93,6 @@ struct hr_io {
 	uint32_t state_;
 	int32_t error_;
 };
-
-struct hr_engine;
 
 struct hr_engine_options {
 	uint32_t depth;   /* requests to the drive in flight, 1..4096; 0 = 128 */

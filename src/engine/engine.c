@@ -76,6 +76,7 @@ void hr__io_finish(struct hr_engine *e, struct hr_io *io)
 
 static void enqueue(struct hr_engine *e, struct hr_io *io, uint64_t now)
 {
+	io->engine_ = e;
 	io->res = 0;
 	memset(io->bytes_by_path, 0, sizeof(io->bytes_by_path));
 	io->bytes_cached = 0;
@@ -364,6 +365,8 @@ int hr_cancel(struct hr_engine *e, struct hr_io *io)
 
 	if (ret)
 		return ret;
+	if (io->engine_ != e)
+		return -ENOENT;
 	switch (HR__IO_STATE(io)) {
 	case HR__IO_QUEUED:
 		return unqueue(e, io);

@@ -437,6 +437,7 @@ static void test_cancel(void **state)
 	enum { N = 64 };
 	static struct hr_io ios[N];
 	struct hr_io *list[N], *done[N];
+	struct hr_engine *other;
 	int n, cancelled = 0;
 
 	memset(ios, 0, sizeof(ios));
@@ -448,6 +449,9 @@ static void test_cancel(void **state)
 	}
 	assert_int_equal(hr_submit(t.engine, list, N), N);
 	assert_int_equal(hr_buffer_free(t.buf), -EBUSY);
+	other = open_engine((struct hr_engine_options){0});
+	assert_int_equal(hr_cancel(other, &ios[1]), -ENOENT);
+	assert_int_equal(hr_engine_close(other), 0);
 	for (int i = 0; i < N; i += 2)
 		assert_int_equal(hr_cancel(t.engine, &ios[i]), 0);
 	for (int got = 0; got < N; got += n) {

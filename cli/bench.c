@@ -169,7 +169,9 @@ static int open_file(struct bench *b)
 		if (err)
 			return cli_fail_code(err, b->file_path);
 	}
-	hr_file_info(b->file, &b->info);
+	err = hr_file_info(b->file, &b->info);
+	if (err)
+		return cli_fail_code(err, b->file_path);
 	range = b->info.size_bytes;
 	if (b->set->size)
 		range = cli_min(range, b->set->size);

@@ -188,6 +188,8 @@ uint32_t hr_in_flight(const struct hr_engine *engine);
 /*
  * hr_read() - read [@file_offset, +@len) into @buffer at @buffer_offset and wait.
  *
+ * A deadline needs io_uring or hr_engine_options.threads: a plain read(2) cannot be left.
+ *
  * Return: bytes read (less than @len only at the end of file), or a negative code; -ETIMEDOUT after
  * the engine's timeout, the buffer then stays busy until the late completion. Call it on an engine
  * with nothing else in flight, or it returns -EBUSY.

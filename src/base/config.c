@@ -75,6 +75,19 @@ static void read_pin(const char *name, const char *value)
 		config.pin_bytes = bytes;
 }
 
+static void read_cache(const char *name, const char *value)
+{
+	static const char *const words[] = {"auto", "keep", "drop"};
+
+	for (uint32_t i = 0; i < HR_ARRAY_LEN(words); i++) {
+		if (!strcmp(value, words[i])) {
+			config.cache = (enum hr_cache)i;
+			return;
+		}
+	}
+	complain(name, value, "auto, keep or drop");
+}
+
 static void read_blocks(const char *name, const char *value)
 {
 	uint64_t blocks;
@@ -124,6 +137,7 @@ static void read_environment(void)
 		{"HEADRACE_NO_URING", read_no_uring},
 		{"HEADRACE_PIN_BYTES", read_pin},
 		{"HEADRACE_GATHER_BLOCKS", read_blocks},
+		{"HEADRACE_CACHE", read_cache},
 		{"HEADRACE_STATS", read_stats},
 		{"XDG_RUNTIME_DIR", read_runtime_dir},
 	};

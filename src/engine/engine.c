@@ -3,11 +3,13 @@
  * engine/engine.c - submit, reap and cancel: turns the wheel of feed, queue, transports and credit.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "base/fork.h"
+#include "base/sys.h"
 #include "base/util.h"
 #include "engine/engine.h"
 
@@ -122,6 +124,13 @@ int hr_submit(struct hr_engine *e, struct hr_io *const *ios, uint32_t n)
 	return (int)taken;
 }
 
+/* What this read brought into the page cache; what was there before stays. */
+static void drop_cache(const struct hr__seg *seg)
+{
+	if (seg->op == HR_READ && !seg->direct && !seg->cached && !seg->file->memory_backed)
+		hr__sys->fadvise(seg->file->fd, seg->plan.off, seg->plan.len, POSIX_FADV_DONTNEED);
+}
+
 /* Account a finished segment to its requests and recycle it. */
 static void credit(struct hr_engine *e, struct hr__seg *seg)
 {
@@ -134,6 +143,8 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 		e->stats.bytes_read += seg->direct && !seg->cached ? seg->plan.len : seg->done;
 	else
 		e->stats.bytes_written += seg->done;
+	if (e->opts.cache == HR_CACHE_DROP)
+		drop_cache(seg);
 	e->stats.direct_refused += !seg->direct && !seg->cached && seg->file->fd_direct < 0;
 	for (struct hr__dest *d = &seg->plan.first; d; d = d->next) {
 		struct hr_io *io = d->owner;

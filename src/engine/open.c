@@ -58,6 +58,12 @@ static int complete_options(const struct hr_engine_options *in, struct hr_engine
 	if (!o->timeout_ns)
 		o->timeout_ns = TIMEOUT_DEFAULT_NS;
 	o->timeout_ns = hr__min(o->timeout_ns, HR__TIMEOUT_MAX_NS);
+	if ((uint32_t)o->cache > HR_CACHE_DROP)
+		return refuse_option("cache", o->cache, "auto, keep or drop");
+	/* The wish of the environment yields to options that say otherwise. */
+	if (o->cache == HR_CACHE_AUTO && !(config->cache == HR_CACHE_KEEP && o->direct))
+		o->cache = config->cache;
+	o->buffered |= o->cache == HR_CACHE_KEEP && !config->require_direct;
 	if (o->buffered && o->direct)
 		return hr__fail(EINVAL, "engine options buffered and direct exclude each other");
 	if (o->direct && o->path == HR_PATH_PAGECACHE)

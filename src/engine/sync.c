@@ -56,30 +56,29 @@ static int64_t run_simple(struct hr_engine *e, const struct hr_io *request)
 	return ret < 0 ? ret : wait_simple(e);
 }
 
+/* One piece in either direction. */
+static int64_t run_piece(struct hr_engine *e, enum hr_op op, struct hr_file *file,
+			 struct hr_buffer *buffer, struct hr_piece piece)
+{
+	struct hr_io io = {.op = op, .file = file, .buffer = buffer, .piece = piece};
+
+	return run_simple(e, &io);
+}
+
 int64_t hr_read(struct hr_engine *engine, struct hr_file *file, uint64_t file_offset, uint64_t len,
 		struct hr_buffer *buffer, uint64_t buffer_offset)
 {
-	struct hr_io io = {
-		.op = HR_READ,
-		.file = file,
-		.buffer = buffer,
-		.piece = {file_offset, len, buffer_offset},
-	};
+	struct hr_piece piece = {file_offset, len, buffer_offset};
 
-	return run_simple(engine, &io);
+	return run_piece(engine, HR_READ, file, buffer, piece);
 }
 
 int64_t hr_write(struct hr_engine *engine, struct hr_file *file, uint64_t file_offset, uint64_t len,
 		 struct hr_buffer *buffer, uint64_t buffer_offset)
 {
-	struct hr_io io = {
-		.op = HR_WRITE,
-		.file = file,
-		.buffer = buffer,
-		.piece = {file_offset, len, buffer_offset},
-	};
+	struct hr_piece piece = {file_offset, len, buffer_offset};
 
-	return run_simple(engine, &io);
+	return run_piece(engine, HR_WRITE, file, buffer, piece);
 }
 
 int64_t hr_gather(struct hr_engine *engine, struct hr_file *file, const struct hr_piece *pieces,

@@ -3,9 +3,6 @@
  * engine/window.c - from queued requests to segments on their way: opens a window over the pieces of
  * consecutive requests of one kind, lets plan.c cut it, and sends what there is room for.
  */
-#include <assert.h>
-#include <string.h>
-
 #include <headrace/error.h>
 
 #include "base/log.h"
@@ -217,7 +214,6 @@ static bool hold_next(struct hr_engine *e)
 	io = seg->plan.first.owner;
 	io->segments_++;
 	seg->file = e->window_route->file;
-	seg->buffer = io->buffer;
 	seg->op = e->window_op;
 	seg->from = e->window_from;
 	seg->to = e->window_to;

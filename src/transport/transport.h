@@ -34,7 +34,6 @@ struct hr__seg {
 	struct hr__seg *next; /* in whichever list holds it */
 	struct hr__transport *owner;
 	struct hr_file *file;
-	struct hr_buffer *buffer;
 	enum hr_op op;
 	enum hr_dtype from, to;
 	/* what the queue does: set by the transport */

@@ -3,15 +3,93 @@
  * integration/test_deadline.c - storage that answers too late, fails or loses its end: slowfs, a FUSE
  * file system of the tests. What a drive may still write to stays quarantined until its late answer.
  *
- * Usage: test_deadline PATH-OF-slowfs DEVICE QUEUE, QUEUE one of uring, threads. Exit 77: no FUSE.
+ * Usage: test_deadline PATH-OF-slowfs DEVICE QUEUE [WAITING], QUEUE one of uring, threads; WAITING is
+ * the number of asynchronous reads that FUSE lets wait (200). Exit 77: no FUSE.
  */
 #include <sys/mount.h>
+#include <sys/statfs.h>
+#include <sys/wait.h>
 
-#include "slowfs_fixture.h"
+#include <headrace/headrace.h>
 
+#include "support/support.h"
+
+#define FUSE_MAGIC 0x65735546
 #define FILE_LEN ((3u << 20) + 777u)
+#define BUFFER_LEN (4u << 20)
 #define SHORT_NS 50000000ull
 #define LONG_NS 60000000000ull
+
+static const char *slowfs, *device_name, *queue_name;
+static const char
+	*waiting; /* asynchronous reads that FUSE lets wait; one more sleeps in the kernel */
+
+static struct {
+	char *dir;
+	struct hr_device *dev;
+	struct hr_buffer *buf;
+	uint8_t *image;
+} t;
+
+/* Mounts slowfs with its delay and its k. */
+static bool mount_slow(const char *delay_ms, const char *k)
+{
+	struct statfs st;
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execl(slowfs, slowfs, t.dir, delay_ms, k, waiting, (char *)NULL);
+		_exit(127);
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 &&
+	       statfs(t.dir, &st) == 0 && st.f_type == FUSE_MAGIC;
+}
+
+static struct hr_file *open_file(const char *name)
+{
+	struct hr_file *file;
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/%s", t.dir, name);
+	assert_int_equal(hr_file_open(path, HR_FILE_READ, &file), 0);
+	return file;
+}
+
+/* "reset" or "release": opening does it. */
+static void touch(const char *name)
+{
+	char path[600];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", t.dir, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+static struct hr_engine *open_engine(uint64_t timeout_ns)
+{
+	struct hr_engine_options o = {
+		.staging_bytes = 1 << 20,
+		.request_bytes = 64 << 10,
+		.timeout_ns = timeout_ns,
+	};
+	struct hr_engine *e;
+
+	if (!strcmp(queue_name, "threads")) {
+		o.threads = 2;
+		o.no_uring = true;
+	}
+	assert_int_equal(hr_engine_open(t.dev, &o, &e), 0);
+	return e;
+}
+
+static void poison(void)
+{
+	memset(t.image, TEST_GUARD, BUFFER_LEN);
+	assert_int_equal(hr_buffer_copy_in(t.buf, 0, t.image, BUFFER_LEN), 0);
+}
 
 static void check(uint64_t off, uint64_t len, uint64_t dst)
 {
@@ -210,13 +288,14 @@ int main(int argc, char **argv)
 	};
 	int failed;
 
-	if (argc != 4)
+	if (argc != 4 && argc != 5)
 		return 2;
 	slowfs = argv[1];
 	device_name = argv[2];
 	queue_name = argv[3];
+	waiting = argc == 5 ? argv[4] : "200";
 	t.dir = test_mkdir();
-	if (!mount_slow("5", "4", "200")) {
+	if (!mount_slow("5", "4")) {
 		printf("SKIP: FUSE cannot be mounted here\n");
 		test_rmdir(t.dir);
 		return 77;

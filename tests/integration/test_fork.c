@@ -194,7 +194,8 @@ int main(int argc, char **argv)
 		device_name = argv[1];
 		queue_name = argv[2];
 	}
-	if (SANITIZED && !strcmp(queue_name, "threads")) {
+	/* Threads of the queue, or of the pretended GPU's streams. */
+	if (SANITIZED && (!strcmp(queue_name, "threads") || strcmp(device_name, "host") != 0)) {
 		printf("SKIP: the address sanitizer's allocator may be locked by another thread at "
 		       "fork, for ever in the child\n");
 		return 77;

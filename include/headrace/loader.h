@@ -55,7 +55,8 @@ struct hr_loader_options {
 	uint64_t epochs;        /* 0 = endless */
 	uint32_t dp_rank;       /* 0 .. dp_world_size - 1: the data-parallel rank, never guessed */
 	uint32_t dp_world_size; /* 0 = 1 */
-	uint32_t slots;         /* batches in the ring, 2..1024; 0 = 4, or 2 + 2 * threads */
+	uint32_t slots;         /* batches in the ring, 2..1024; 0 = 4, or 2 + 2 * threads, for a
+				   GPU 2 + 8 * threads as long as a thread's fit 16 MiB */
 	uint32_t threads;       /* 0..256, see above */
 	uint64_t timeout_ns;    /* longest wait of hr_loader_next(), 0 = 60 s */
 	struct hr_engine_options engine; /* for every engine of the loader */

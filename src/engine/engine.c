@@ -131,10 +131,29 @@ static void drop_cache(const struct hr__seg *seg)
 		hr__sys->fadvise(seg->file->fd, seg->plan.off, seg->plan.len, POSIX_FADV_DONTNEED);
 }
 
+/* @len bytes of a request are settled, @bytes of them have arrived. */
+static void credit_io(struct hr_engine *e, const struct hr__seg *seg, struct hr_io *io,
+		      uint64_t len, uint64_t bytes)
+{
+	enum hr_path path = seg->owner->ops->path;
+
+	io->res += (int64_t)bytes;
+	io->bytes_by_path[path] += bytes;
+	e->stats.bytes_by_path[path] += bytes;
+	if (seg->cached) {
+		io->bytes_cached += bytes;
+		e->stats.bytes_cached += bytes;
+	}
+	if (seg->error && !io->error_)
+		io->error_ = seg->error;
+	io->pending_ -= len;
+	if (!io->pending_)
+		hr__io_finish(e, io);
+}
+
 /* Account a finished segment to its requests and recycle it. */
 static void credit(struct hr_engine *e, struct hr__seg *seg)
 {
-	enum hr_path path = seg->owner->ops->path;
 	struct hr_io *first = seg->plan.first.owner;
 
 	first->segments_--;
@@ -146,24 +165,14 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 	if (e->opts.cache == HR_CACHE_DROP)
 		drop_cache(seg);
 	e->stats.direct_refused += !seg->direct && !seg->cached && seg->file->fd_direct < 0;
-	for (struct hr__dest *d = &seg->plan.first; d; d = d->next) {
-		struct hr_io *io = d->owner;
-		uint32_t bytes = seg->error ? 0 : hr__dest_valid(seg, d);
-
-		io->res += bytes;
-		io->bytes_by_path[path] += bytes;
-		e->stats.bytes_by_path[path] += bytes;
-		if (seg->cached) {
-			io->bytes_cached += bytes;
-			e->stats.bytes_cached += bytes;
-		}
-		if (seg->error && !io->error_)
-			io->error_ = seg->error;
-		io->pending_ -= d->len;
-		if (!io->pending_)
-			hr__io_finish(e, io);
+	if (seg->list_io) {
+		credit_io(e, seg, first, seg->plan.len, seg->error ? 0 : seg->plan.len);
+	} else {
+		for (struct hr__dest *d = &seg->plan.first; d; d = d->next)
+			credit_io(e, seg, d->owner, d->len,
+				  seg->error ? 0 : hr__dest_valid(seg, d));
+		hr__dests_free(&e->dests, &seg->plan);
 	}
-	hr__dests_free(&e->dests, &seg->plan);
 	seg->next = e->free_segs;
 	e->free_segs = seg;
 }
@@ -171,6 +180,11 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 /* What pagecache moved is in doubt: another path reads it, as if it had not been there yet. */
 static void read_again(struct hr_engine *e, struct hr__seg *seg)
 {
+	if (seg->list_io) {
+		seg->list_io->arriving_ += seg->plan.len;
+		hr__seg_list_add(&e->replan, seg);
+		return;
+	}
 	for (struct hr__dest *d = &seg->plan.first; d; d = d->next) {
 		struct hr_io *io = d->owner;
 
@@ -227,7 +241,8 @@ static uint32_t spare_depth(const struct hr_engine *e)
 static uint32_t worth_waiting(const struct hr_engine *e, uint32_t ios)
 {
 	uint32_t in_flight = e->ioq->in_flight;
-	bool more = e->held || e->again.head || e->queued || !hr__plan_done(&e->plan);
+	bool more =
+		e->held || e->again.head || e->replan.head || e->queued || !hr__plan_done(&e->plan);
 	uint32_t least = UINT32_MAX;
 
 	if (e->n_open > e->n_listed)

@@ -84,9 +84,12 @@ struct hr_engine {
 	enum hr_op window_op;
 	enum hr_dtype window_from, window_to;
 	struct hr__mapping *window_mapping; /* NULL: none, or nothing of it was ready */
+	bool window_again;                  /* of pieces that pagecache could not settle */
 	int64_t window_mtime_ns;            /* with a mapping: of the file, before it was planned */
 	struct hr__seg *held;               /* planned, waits for room */
+	struct hr__seg_list lists;          /* pieces that need no plan, to be sent first */
 	struct hr__seg_list again;          /* to be read by another path than pagecache */
+	struct hr__seg_list replan;         /* the same for lists: their pieces get a window */
 
 	struct hr__seg *free_segs;
 	struct hr__dest_pool dests;
@@ -122,25 +125,5 @@ int hr__io_check(struct hr_engine *e, const struct hr_io *io);
 uint32_t hr__feed(struct hr_engine *e);
 /* Called when the last byte of a request is accounted for. */
 void hr__io_finish(struct hr_engine *e, struct hr_io *io);
-
-/* Number of pieces of a request, and the k-th of them. */
-static inline uint64_t hr__io_pieces(const struct hr_io *io)
-{
-	if (io->pieces)
-		return io->count;
-	/* Repetitions of nothing are nothing, however many. */
-	return io->count && io->piece.len ? io->count : 1;
-}
-
-static inline struct hr_piece hr__io_piece(const struct hr_io *io, uint64_t k)
-{
-	if (io->pieces)
-		return io->pieces[k];
-	return (struct hr_piece){
-		.file_offset = io->piece.file_offset + k * io->file_stride,
-		.len = io->piece.len,
-		.buffer_offset = io->piece.buffer_offset + k * io->buffer_stride,
-	};
-}
 
 #endif

@@ -8,7 +8,10 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "engine/engine.h"
+#include "transport/list.h"
 #include "transport/pagecache.h"
+
+_Static_assert(HR__LIST_PIECES_MAX <= HR__WINDOW_MAX, "what comes back as a list fits a window");
 
 static bool fits_window(const struct hr_engine *e, const struct hr_io *io)
 {
@@ -54,7 +57,6 @@ static void see_mapping(struct hr_engine *e, struct hr__way *way)
 {
 	bool forced = e->opts.path == HR_PATH_PAGECACHE;
 
-	e->window_mapping = NULL;
 	if (!way->mapping || (!forced && !hr__mapping_worth(way->mapping)))
 		return;
 	if (hr__open_pagecache(e)) {
@@ -72,28 +74,106 @@ static bool is_over(const struct hr_io *io)
 	return io->error_ || (io->state_ & HR__IO_CANCELLED);
 }
 
+/* One piece into the plan. Return: false when the window is full. */
+static bool add_piece(struct hr_engine *e, struct hr_io *io)
+{
+	struct hr_piece p = hr__io_piece(io, io->cursor_);
+	int64_t bytes = 0;
+
+	if (p.len) {
+		see_size(e, p.file_offset + p.len);
+		bytes = hr__plan_add(&e->plan, p.file_offset, p.len, linear_dst(io, &p), io);
+		if (bytes < 0)
+			return false;
+		io->pending_ += (uint64_t)bytes;
+		io->arriving_ += (uint64_t)bytes;
+		e->stats.pieces++;
+	}
+	io->cursor_++;
+	return true;
+}
+
+static struct hr__seg *seg_get(struct hr_engine *e)
+{
+	struct hr__seg *seg = e->free_segs;
+
+	if (!seg)
+		return NULL;
+	e->free_segs = seg->next;
+	seg->list_io = NULL;
+	return seg;
+}
+
+static void seg_put(struct hr_engine *e, struct hr__seg *seg)
+{
+	seg->next = e->free_segs;
+	e->free_segs = seg;
+}
+
+/* What all segments of the window have in common. @seg->plan is set. */
+static void seg_begin(struct hr_engine *e, struct hr__seg *seg)
+{
+	struct hr_io *io = seg->plan.first.owner;
+
+	io->segments_++;
+	seg->file = e->window_route->file;
+	seg->op = e->window_op;
+	seg->from = e->window_from;
+	seg->to = e->window_to;
+	seg->heat = &e->window_route->heat;
+	seg->route = e->window_route;
+	seg->done = seg->stuck_at = seg->tries = seg->calls = 0;
+	seg->error = 0;
+	seg->cached = seg->mapped = seg->cold = false;
+	seg->again = e->window_again;
+	seg->mapping = e->window_mapping;
+	seg->mtime_ns = e->window_mtime_ns;
+	e->window_route->uses++;
+}
+
+/*
+ * Pieces from the cursor on that a device finds in registered pages go as they are, without a plan.
+ * Return: how many.
+ */
+static uint32_t add_list(struct hr_engine *e, struct hr_io *io)
+{
+	struct hr__seg *seg;
+	uint32_t n;
+
+	if (!e->window_mapping || !e->window_mapping->pinned)
+		return 0;
+	seg = seg_get(e);
+	if (!seg)
+		return 0;
+	n = hr__list_hold(e->window_mapping, seg, io, io->cursor_, e->window_route->size,
+			  e->window_mtime_ns);
+	if (!n) {
+		seg_put(e, seg);
+		return 0;
+	}
+	seg_begin(e, seg);
+	hr__seg_list_add(&e->lists, seg);
+	io->pending_ += seg->plan.len;
+	io->arriving_ += seg->plan.len;
+	e->stats.pieces += n;
+	return n;
+}
+
 /* Add pieces of one request. Return: true when all of them are in the window now. */
 static bool add_pieces(struct hr_engine *e, struct hr_io *io)
 {
 	uint64_t n = hr__io_pieces(io);
 
-	for (; io->cursor_ < n && !is_over(io); io->cursor_++) {
-		struct hr_piece p = hr__io_piece(io, io->cursor_);
-		int64_t bytes;
+	while (io->cursor_ < n && !is_over(io)) {
+		uint32_t listed = add_list(e, io);
 
-		if (!p.len)
-			continue;
-		see_size(e, p.file_offset + p.len);
-		bytes = hr__plan_add(&e->plan, p.file_offset, p.len, linear_dst(io, &p), io);
-		if (bytes < 0)
+		if (listed)
+			io->cursor_ += listed;
+		else if (!add_piece(e, io))
 			return false; /* full; overflows were refused at submit */
-		io->pending_ += (uint64_t)bytes;
-		io->arriving_ += (uint64_t)bytes;
-		e->stats.pieces++;
 	}
 	return true;
 }
-
 static void pop_queued(struct hr_engine *e)
 {
 	struct hr_io *io = e->queued;
@@ -106,10 +186,69 @@ static void pop_queued(struct hr_engine *e)
 		hr__io_finish(e, io);
 }
 
+/* A window of requests like @io with @route, which is kept until the next one. */
+static void begin_window(struct hr_engine *e, const struct hr_io *io, struct hr__route *route,
+			 struct hr__way *way)
+{
+	route->uses++;
+	e->window_route = route;
+	e->window_way = way;
+	e->window_op = io->op;
+	e->window_from = io->from;
+	e->window_to = io->to;
+	e->window_mapping = NULL;
+	e->window_again = false;
+}
+
+static void begin_plan(struct hr_engine *e)
+{
+	struct hr__way *way = e->window_way;
+
+	way->limits.unit = e->window_from == e->window_to ? 1 : hr_dtype_size(e->window_from);
+	way->limits.file_size = e->window_route->size;
+	hr__plan_begin(&e->plan, &way->limits);
+}
+
+/*
+ * A list came back because the file was being changed: its pieces are read by another path, buffered,
+ * as the file is now. They are counted already, and pieces may have become shorter.
+ */
+static void plan_again(struct hr_engine *e, struct hr__seg *list)
+{
+	struct hr_io *io = list->list_io;
+	struct hr__route *route = list->route;
+	struct hr__way *way;
+
+	/* Known since the list was made. */
+	hr__route_way(e, route, io->op, io->from != io->to, &way);
+	begin_window(e, io, route, way);
+	e->window_again = true;
+	take_stamp(e);
+	begin_plan(e);
+	for (uint32_t i = 0; i < list->list_n; i++) {
+		struct hr_piece p = hr__io_piece(io, list->list_first + i);
+		int64_t bytes = 0;
+
+		/* A list is no longer than a window, so there is room for all of it. */
+		if (p.len)
+			bytes = hr__plan_add(&e->plan, p.file_offset, p.len, linear_dst(io, &p),
+					     io);
+		io->pending_ -= p.len - (uint64_t)bytes;
+		io->arriving_ -= p.len - (uint64_t)bytes;
+	}
+	route->uses--; /* the list's */
+	io->segments_--;
+	seg_put(e, list);
+	if (!io->pending_)
+		hr__io_finish(e, io);
+}
+
 /* Fill a new window from the queue. Return: false when there is nothing to plan. */
 static bool open_window(struct hr_engine *e)
 {
+	struct hr__seg *list = hr__seg_list_take(&e->replan);
 	struct hr_io *io = e->queued;
+	struct hr__route *route;
 	struct hr__way *way;
 	int ret;
 
@@ -117,27 +256,25 @@ static bool open_window(struct hr_engine *e)
 		e->window_route->uses--;
 		e->window_route = NULL;
 	}
+	if (list) {
+		plan_again(e, list);
+		return true;
+	}
 	if (!io)
 		return false;
-	e->window_route = hr__route_get(e, io->file);
-	if (!e->window_route)
+	route = hr__route_get(e, io->file);
+	if (!route)
 		return false; /* all routes are busy: the next call finds one */
-	e->window_route->uses++;
-	ret = hr__route_way(e, e->window_route, io->op, io->from != io->to, &way);
+	ret = hr__route_way(e, route, io->op, io->from != io->to, &way);
 	if (ret) {
 		io->error_ = ret;
 		io->state_ |= HR__IO_CANCELLED;
 		pop_queued(e);
 		return true;
 	}
-	e->window_way = way;
-	e->window_op = io->op;
-	e->window_from = io->from;
-	e->window_to = io->to;
+	begin_window(e, io, route, way);
 	see_mapping(e, way);
-	way->limits.unit = io->from == io->to ? 1 : hr_dtype_size(io->from);
-	way->limits.file_size = e->window_route->size;
-	hr__plan_begin(&e->plan, &way->limits);
+	begin_plan(e);
 	while (e->queued && fits_window(e, e->queued)) {
 		e->queued->state_ = (e->queued->state_ & ~0xffu) | HR__IO_ACTIVE;
 		if (!add_pieces(e, e->queued))
@@ -145,15 +282,6 @@ static bool open_window(struct hr_engine *e)
 		pop_queued(e);
 	}
 	return true;
-}
-
-static struct hr__seg *seg_get(struct hr_engine *e)
-{
-	struct hr__seg *seg = e->free_segs;
-
-	if (seg)
-		e->free_segs = seg->next;
-	return seg;
 }
 
 static bool is_wanted(const struct hr__plan_segment *plan)
@@ -179,52 +307,39 @@ static void skip(struct hr_engine *e, struct hr__plan_segment *plan)
 	hr__dests_free(&e->dests, plan);
 }
 
-/* The next planned segment that somebody still wants. Return: false when nothing is left to plan. */
+/* The next planned segment of this window that somebody still wants. Return: false: no more. */
 static bool plan_wanted(struct hr_engine *e, struct hr__plan_segment *plan)
 {
-	for (;;) {
-		if (hr__plan_done(&e->plan) || !hr__plan_next(&e->plan, &e->dests, plan)) {
-			if (!open_window(e))
-				return false;
-		} else if (is_wanted(plan)) {
+	while (!hr__plan_done(&e->plan) && hr__plan_next(&e->plan, &e->dests, plan)) {
+		if (is_wanted(plan))
 			return true;
-		} else {
-			skip(e, plan);
-		}
+		skip(e, plan);
 	}
+	return false;
 }
 
-/* Plan one segment into e->held. Return: false when there is none or no memory for one. */
+/* The next segment into e->held. Return: false when there is none or no memory for one. */
 static bool hold_next(struct hr_engine *e)
 {
 	struct hr__seg *seg;
-	struct hr_io *io;
 
 	/* With few destinations left a read would be cut short: better wait for those on their way. */
 	if (e->dests.n_free < HR__DESTS_MAX / 4)
 		return false;
-	seg = seg_get(e);
-	if (!seg)
-		return false;
-	if (!plan_wanted(e, &seg->plan)) {
-		seg->next = e->free_segs;
-		e->free_segs = seg;
-		return false;
+	for (;;) {
+		e->held = hr__seg_list_take(&e->lists);
+		if (e->held)
+			return true;
+		seg = seg_get(e);
+		if (!seg)
+			return false;
+		if (plan_wanted(e, &seg->plan))
+			break;
+		seg_put(e, seg);
+		if (!open_window(e))
+			return false;
 	}
-	io = seg->plan.first.owner;
-	io->segments_++;
-	seg->file = e->window_route->file;
-	seg->op = e->window_op;
-	seg->from = e->window_from;
-	seg->to = e->window_to;
-	seg->heat = &e->window_route->heat;
-	seg->route = e->window_route;
-	seg->done = seg->stuck_at = seg->tries = seg->calls = 0;
-	seg->error = 0;
-	seg->cached = seg->mapped = seg->cold = seg->again = false;
-	seg->mapping = e->window_mapping;
-	seg->mtime_ns = e->window_mtime_ns;
-	e->window_route->uses++;
+	seg_begin(e, seg);
 	e->held = seg;
 	return true;
 }
@@ -234,6 +349,8 @@ static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
 {
 	int ret = 0;
 
+	if (seg->list_io)
+		return e->pagecache; /* has its windows already */
 	if (seg->mapping && !seg->again && e->opts.path == HR_PATH_PAGECACHE)
 		ret = hr__pagecache_force(e->pagecache, seg);
 	else if (seg->mapping && !seg->again)

@@ -37,6 +37,8 @@ static uint32_t batches_in_flight(const struct hr_loader *loader)
 	uint64_t depth = opts->engine.depth ? opts->engine.depth : ENGINE_DEPTH_DEFAULT;
 	uint64_t enough = (2 * depth + opts->batch_size - 1) / opts->batch_size;
 
+	if (!(loader->dev->caps & HR__MEM_CAP_HOST_VISIBLE))
+		enough = hr__max(enough, 2); /* the device moves one while the next is built */
 	if (opts->threads == 0)
 		return opts->slots;
 	return (uint32_t)hr__max(1, hr__min(enough, opts->slots / opts->threads));

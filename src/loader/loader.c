@@ -21,6 +21,8 @@
 
 #define BATCH_MAX (1u << 20)
 #define SLOTS_MAX 1024u
+#define SLOTS_EACH_MAX 8u /* of a thread, by default */
+#define SLOTS_EACH_BYTES (16ull << 20)
 #define THREADS_MAX 256u
 #define TIMEOUT_DEFAULT_NS 60000000000ull
 #define TIMEOUT_MAX_NS (1ull << 62) /* longer ones, such as UINT64_MAX, mean this */
@@ -45,14 +47,29 @@ static int complete_options(struct hr_loader_options *o)
 	if (o->threads > THREADS_MAX)
 		return hr__fail(EINVAL, "threads %" PRIu32 ": must be 0 to %u", o->threads,
 				THREADS_MAX);
-	if (o->slots == 0)
-		o->slots = o->threads ? 2 + 2 * o->threads : 4;
-	if (o->slots < 2 || o->slots > SLOTS_MAX)
+	if (o->slots == 1 || o->slots > SLOTS_MAX)
 		return hr__fail(EINVAL, "slots %" PRIu32 ": must be 2 to %u", o->slots, SLOTS_MAX);
 	if (o->timeout_ns == 0)
 		o->timeout_ns = TIMEOUT_DEFAULT_NS;
 	o->timeout_ns = hr__min(o->timeout_ns, TIMEOUT_MAX_NS);
 	return 0;
+}
+
+/*
+ * A thread needs a batch to fill while another is on its way. A device takes small ones several at a
+ * time: in one launch, and many launches side by side keep its bus busy.
+ */
+static uint32_t default_slots(const struct hr_loader *loader)
+{
+	bool device = !(loader->dev->caps & HR__MEM_CAP_HOST_VISIBLE);
+	uint64_t each = 2;
+
+	if (loader->opts.threads == 0)
+		return 4;
+	if (device)
+		each = hr__max(each, hr__min(SLOTS_EACH_MAX,
+					     SLOTS_EACH_BYTES / loader->layout.batch_bytes));
+	return (uint32_t)hr__min(SLOTS_MAX, 2 + each * loader->opts.threads);
 }
 
 static int check_length(const struct hr__schedule *schedule, const struct hr_loader_options *o)
@@ -169,6 +186,8 @@ static int open_loader(struct hr_loader *loader, const struct hr_loader_options 
 	rc = hr__layout_init(&loader->layout, &loader->ds->info, opts->batch_size, opts->out_dtype);
 	if (rc < 0)
 		return rc;
+	if (loader->opts.slots == 0)
+		loader->opts.slots = default_slots(loader);
 	hr__schedule_init(&loader->schedule, loader->ds->info.samples, &loader->opts);
 	rc = check_length(&loader->schedule, &loader->opts);
 	if (rc < 0)

@@ -33,9 +33,29 @@ static void fail_list(struct hr__mover *m, struct hr__seg_list *list, int code)
 	}
 }
 
+/* Straight out of the mapping; seg->addr is its start. */
+static void add_list(struct hr__mover *m, const struct hr__seg *seg)
+{
+	const struct hr_io *io = seg->list_io;
+	uint8_t *device = io->buffer->ptr;
+
+	for (uint32_t i = 0; i < seg->list_n; i++) {
+		struct hr_piece p = hr__io_piece(io, seg->list_first + i);
+
+		if (p.len)
+			m->moves[m->n_moves++] =
+				(struct hr__move){(uint8_t *)seg->addr + p.file_offset,
+						  device + p.buffer_offset, p.len};
+	}
+}
+
 /* The pieces of one segment, appended to the list for the lane. */
 static void add_moves(struct hr__mover *m, struct hr__seg *seg)
 {
+	if (seg->list_io) {
+		add_list(m, seg);
+		return;
+	}
 	for (struct hr__dest *d = &seg->plan.first; d; d = d->next) {
 		uint8_t *host = (uint8_t *)seg->addr + d->seg_off;
 		void *device = hr__dest_address(seg, d);
@@ -104,16 +124,22 @@ static void move_list(struct hr__mover *m, struct hr__seg_list *list)
 	}
 }
 
-/* One piece less to wait for in host memory; the last one of a request ends the collecting. */
+/* Less to wait for in host memory; the last piece of a request ends the collecting. */
+static void arrive(struct hr__mover *m, struct hr_io *io, uint64_t len)
+{
+	io->arriving_ -= len;
+	if (io->arriving_ == 0)
+		++*m->gathered;
+}
+
 static void count_arrival(struct hr__mover *m, struct hr__seg *seg)
 {
-	for (struct hr__dest *d = &seg->plan.first; d; d = d->next) {
-		struct hr_io *io = d->owner;
-
-		io->arriving_ -= d->len;
-		if (io->arriving_ == 0)
-			++*m->gathered;
+	if (seg->list_io) {
+		arrive(m, seg->list_io, seg->plan.len);
+		return;
 	}
+	for (struct hr__dest *d = &seg->plan.first; d; d = d->next)
+		arrive(m, d->owner, d->len);
 }
 
 /* A lane on the CPU: move now, while the bytes are in its cache. */

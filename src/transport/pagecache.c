@@ -16,6 +16,7 @@
 
 #include "base/fail.h"
 #include "base/util.h"
+#include "transport/list.h"
 #include "transport/mover.h"
 #include "transport/pagecache.h"
 #include "transport/sigbus.h"
@@ -152,7 +153,7 @@ static void pagecache_submit(struct hr__transport *t, struct hr__seg *seg)
 	struct hr__mapping *m = seg->mapping;
 
 	seg->owner = t;
-	seg->addr = m->base + seg->plan.off;
+	seg->addr = m->base + seg->plan.off; /* a list has offset 0 */
 	seg->direct = false;
 	seg->cached = true;
 	seg->done = seg->plan.need;
@@ -177,6 +178,8 @@ struct look {
 
 static bool changed(struct hr__seg *seg, struct look *look)
 {
+	uint64_t end;
+
 	if (atomic_load(&seg->mapping->broken))
 		return true;
 	if (look->file != seg->file) {
@@ -184,16 +187,23 @@ static bool changed(struct hr__seg *seg, struct look *look)
 		look->failed = hr__file_stamp(seg->file, &look->stamp) != 0;
 		look->told = false;
 	}
-	return look->failed || look->stamp.mtime_ns != seg->mtime_ns ||
-	       look->stamp.size < seg->plan.off + seg->plan.need;
+	end = seg->list_io ? seg->list_end : seg->plan.off + seg->plan.need;
+	return look->failed || look->stamp.mtime_ns != seg->mtime_ns || look->stamp.size < end;
+}
+
+static void let_go(struct hr__seg *seg)
+{
+	uint64_t off, len = wanted(seg, &off);
+
+	if (seg->list_io)
+		hr__list_release(seg);
+	else if (seg->mapped)
+		hr__mapping_release(seg->mapping, off, len);
 }
 
 static void settle(struct pagecache *p, struct hr__seg *seg, struct look *look)
 {
-	uint64_t off, len = wanted(seg, &off);
-
-	if (seg->mapped)
-		hr__mapping_release(seg->mapping, off, len);
+	let_go(seg);
 	if (seg->error || !changed(seg, look))
 		return;
 	seg->again = true;

@@ -28,6 +28,26 @@ struct hr__ioq;
 struct hr__staging;
 struct hr__transport;
 
+/* Number of pieces of a request, and the k-th of them. */
+static inline uint64_t hr__io_pieces(const struct hr_io *io)
+{
+	if (io->pieces)
+		return io->count;
+	/* Repetitions of nothing are nothing, however many. */
+	return io->count && io->piece.len ? io->count : 1;
+}
+
+static inline struct hr_piece hr__io_piece(const struct hr_io *io, uint64_t k)
+{
+	if (io->pieces)
+		return io->pieces[k];
+	return (struct hr_piece){
+		.file_offset = io->piece.file_offset + k * io->file_stride,
+		.len = io->piece.len,
+		.buffer_offset = io->piece.buffer_offset + k * io->buffer_stride,
+	};
+}
+
 /* One read or write of the kernel, from plan to completion. */
 struct hr__seg {
 	struct hr__plan_segment plan;
@@ -58,6 +78,14 @@ struct hr__seg {
 	bool mapped;                 /* holds its windows of the mapping */
 	bool cold;                   /* was asked about and is not in the page cache */
 	bool again; /* the file is being changed: another path must read it, buffered */
+	/*
+	 * Or no extent at all: pieces [list_first, list_first + list_n) of this request, each in ready
+	 * windows, that no plan has seen; list.h makes it. NULL: an extent.
+	 */
+	struct hr_io *list_io;
+	uint64_t list_first;
+	uint64_t list_end; /* of the last byte, in the file */
+	uint32_t list_n;
 };
 
 /* What every transport of one engine shares. */

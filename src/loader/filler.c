@@ -130,14 +130,16 @@ static void build_batch(struct hr__filler *filler, struct hr__slot *slot)
 	const struct hr__schedule *schedule = &loader->schedule;
 	const struct hr__order *order;
 	struct hr__turn turn;
+	uint64_t position;
 
 	hr__schedule_at(schedule, slot->seq, &turn);
 	order = epoch_order(filler, turn.epoch);
-	for (uint32_t row = 0; row < loader->layout.batch_size; row++) {
+	position = turn.first % schedule->samples;
+	for (uint32_t row = 0, n; row < loader->layout.batch_size; row += n, position = 0) {
 		/* Positions behind the end are padding: the epoch's order from its start again. */
-		uint64_t position = (turn.first + row) % schedule->samples;
-
-		slot->ids[row] = hr__order_at(order, position);
+		n = (uint32_t)hr__min(loader->layout.batch_size - row,
+				      schedule->samples - position);
+		hr__order_run(order, position, n, slot->ids + row);
 	}
 	slot->batch.epoch = turn.epoch;
 	slot->batch.step = turn.step;

@@ -17,6 +17,7 @@
 #include "base/util.h"
 #include "loader/sampler.h"
 
+#define LANES 8u
 #define GOLDEN 0x9e3779b97f4a7c15ull /* 2^64 / golden ratio, odd: the usual Weyl step */
 
 /* The finaliser known as "variant 13" of David Stafford: two multiplications, full avalanche. */
@@ -114,6 +115,45 @@ uint64_t hr__order_at(const struct hr__order *order, uint64_t position)
 		x = permute(order, x);
 	} while (x >= order->n);
 	return x;
+}
+
+/* permute() for several at once: each round is a chain of multiplications, and chains overlap. */
+static void permute_lanes(const struct hr__order *order, uint64_t *x)
+{
+	uint64_t low[LANES], high[LANES];
+
+	for (uint32_t i = 0; i < LANES; i++) {
+		low[i] = x[i] & order->low_mask;
+		high[i] = x[i] >> order->low_bits;
+	}
+	for (uint32_t k = 0; k < HR__ORDER_ROUNDS; k += 2) {
+		for (uint32_t i = 0; i < LANES; i++)
+			low[i] ^= mix(high[i] ^ order->keys[k]) & order->low_mask;
+		for (uint32_t i = 0; i < LANES; i++)
+			high[i] ^= mix(low[i] ^ order->keys[k + 1]) & order->high_mask;
+	}
+	for (uint32_t i = 0; i < LANES; i++)
+		x[i] = high[i] << order->low_bits | low[i];
+}
+
+void hr__order_run(const struct hr__order *order, uint64_t first, uint32_t n, uint64_t *out)
+{
+	uint32_t i = 0;
+
+	assert(n <= order->n && first <= order->n - n);
+	if (order->shuffle != HR_SHUFFLE_NONE && order->n > HR__ORDER_TABLE) {
+		for (; i + LANES <= n; i += LANES) {
+			for (uint32_t k = 0; k < LANES; k++)
+				out[i + k] = first + i + k;
+			permute_lanes(order, out + i);
+			for (uint32_t k = 0; k < LANES; k++) {
+				while (out[i + k] >= order->n)
+					out[i + k] = permute(order, out[i + k]);
+			}
+		}
+	}
+	for (; i < n; i++)
+		out[i] = hr__order_at(order, first + i);
 }
 
 /* Steps that an epoch still has from @position on. */

@@ -195,16 +195,20 @@ static void harvest(struct hr__mover *m)
 		hr__seg_list_add(&m->moved, hr__seg_list_take(&m->moving));
 }
 
+void hr__mover_start(struct hr__mover *m)
+{
+	move_list(m, &m->waiting);
+	m->waiting_bytes = 0;
+	m->flush = false;
+	m->gathered_seen = *m->gathered;
+}
+
 void hr__mover_turn(struct hr__mover *m, bool idle)
 {
 	if (m->leaving.head)
 		move_list(m, &m->leaving);
-	if (m->waiting.head && (m->flush || idle || *m->gathered != m->gathered_seen)) {
-		move_list(m, &m->waiting);
-		m->waiting_bytes = 0;
-	}
-	m->flush = false;
-	m->gathered_seen = *m->gathered;
+	if (m->flush || idle || *m->gathered != m->gathered_seen)
+		hr__mover_start(m);
 	harvest(m);
 }
 

@@ -39,6 +39,9 @@ void hr__mover_in(struct hr__mover *m, struct hr__seg *seg);
 /* hr__mover_out() - fetch what a write will send, to seg->addr: it comes back in `moved`. */
 void hr__mover_out(struct hr__mover *m, struct hr__seg *seg);
 
+/* hr__mover_start() - move what is waiting now, without looking at what is finished. */
+void hr__mover_start(struct hr__mover *m);
+
 /* hr__mover_turn() - start what is due, collect what is finished. @idle: as in reap(). */
 void hr__mover_turn(struct hr__mover *m, bool idle);
 

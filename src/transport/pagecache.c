@@ -22,6 +22,7 @@
 #include "transport/sigbus.h"
 
 #define WAITING_MAX (32ull << 20)
+#define LAUNCH_BYTES (1ull << 20) /* keep a bus busy for longer than a launch takes */
 
 struct pagecache {
 	struct hr__transport t;
@@ -162,6 +163,9 @@ static void pagecache_submit(struct hr__transport *t, struct hr__seg *seg)
 	hr__mover_in(&p->mover, seg);
 	if (!m->pinned)
 		hr__sigbus_leave();
+	/* One launch after the other, so that the device has work while the next list is made. */
+	else if (p->mover.waiting_bytes >= LAUNCH_BYTES)
+		hr__mover_start(&p->mover);
 }
 
 static void pagecache_arrived(struct hr__transport *t, struct hr__seg *seg)

@@ -49,6 +49,33 @@ static void every_n_is_a_bijection(void **state)
 	}
 }
 
+/* Many at once are what they are one by one, at any start and for any count. */
+static void runs_are_positions(void **state)
+{
+	static const uint64_t sizes[] = {1,   7,    8,    255,        256,
+					 257, 1000, 4097, 1ull << 40, (1ull << 40) + 1};
+	uint64_t out[101];
+
+	for (size_t i = 0; i < HR_ARRAY_LEN(sizes); i++) {
+		uint64_t n = sizes[i];
+
+		for (int shuffle = HR_SHUFFLE_FULL; shuffle <= HR_SHUFFLE_NONE; shuffle++) {
+			struct hr__order order;
+
+			hr__order_init(&order, n, (enum hr_shuffle)shuffle, 7, 9);
+			for (uint32_t count = 0; count <= hr__min(n, 100); count++) {
+				uint64_t first = count % 2 ? n - count : (n - count) / 3;
+
+				out[count] = 12345;
+				hr__order_run(&order, first, count, out);
+				for (uint32_t k = 0; k < count; k++)
+					assert_int_equal(out[k], hr__order_at(&order, first + k));
+				assert_int_equal(out[count], 12345);
+			}
+		}
+	}
+}
+
 /* Written down once; a change here breaks every saved state in the world. */
 static void vectors_never_change(void **state)
 {
@@ -384,6 +411,7 @@ static void resume_with_other_ranks(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(runs_are_positions),
 		cmocka_unit_test(every_n_is_a_bijection),
 		cmocka_unit_test(vectors_never_change),
 		cmocka_unit_test(no_shuffle_is_file_order),

@@ -23,7 +23,11 @@
 #define ENGINE_DEPTH_DEFAULT 128u
 #define STAGING_BLOCK 4096u /* what a sample's edges cost in the ring at most */
 #define STAGING_MIN (1ull << 20)
-#define STAGING_MAX (64ull << 20) /* a larger batch is no launch any more, but a stream of copies */
+/*
+ * A larger batch moves in parts: of twice a second-level cache, which hot samples are copied into at a
+ * third of what memory costs, and still as long as many launches.
+ */
+#define STAGING_MAX (6ull << 20)
 #define REAP_SLICE_NS 100000000ull /* how long a stop may go unnoticed while a drive is silent */
 #define IDLE_SLICE_NS 3600000000000ull /* an idle thread is woken by its event, not by this */
 

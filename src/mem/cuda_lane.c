@@ -390,7 +390,7 @@ static int move_entered(struct cuda_lane *cl, enum hr__where where, const struct
 			uint32_t n, enum hr_dtype from, enum hr_dtype to, uint64_t *ticket)
 {
 	bool plain = where == HR__PLAIN_TO_DEVICE || where == HR__DEVICE_TO_PLAIN;
-	bool bytes = hr_dtype_size(from) == hr_dtype_size(to);
+	bool bytes = hr__cuda_kernel(from, to) == HR__KERNEL_hr_gather_bytes;
 	int count, ret;
 
 	ret = ticket_prepare(cl);
@@ -419,7 +419,7 @@ static int lane_move(struct hr_lane *lane, enum hr__where where, const struct hr
 		return -EINVAL;
 	if (!hr_cast_ok(from, to))
 		return -HR_E_BAD_CAST;
-	if (hr_dtype_size(from) != hr_dtype_size(to) &&
+	if (hr__cuda_kernel(from, to) != HR__KERNEL_hr_gather_bytes &&
 	    (!cd->module || where == HR__PLAIN_TO_DEVICE || where == HR__DEVICE_TO_PLAIN))
 		return -ENOTSUP;
 	ret = hr__cuda_enter(cd);

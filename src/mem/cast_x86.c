@@ -8,7 +8,10 @@
  *
  * The processor's own bf16 instructions are not used: they flush subnormal numbers.
  */
+#include <cpuid.h>
 #include <immintrin.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/util.h"
@@ -204,11 +207,25 @@ static uint64_t wide_number(wide_fn fn, char *dst, const char *src, uint64_t cou
 	return done;
 }
 
+/* Not every compiler has a word for it. Asked once: in a guest that is a trip to the hypervisor. */
+static bool f16c_supported(void)
+{
+	static atomic_int answer; /* 0: not asked yet */
+	int known = atomic_load_explicit(&answer, memory_order_relaxed);
+	unsigned int a, b, c = 0, d;
+
+	if (!known) {
+		known = __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C ? 1 : -1;
+		atomic_store_explicit(&answer, known, memory_order_relaxed);
+	}
+	return known > 0;
+}
+
 uint32_t hr__cast_level(void)
 {
 	if (__builtin_cpu_supports("avx512f"))
 		return WITH_AVX512;
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") ? WITH_AVX2 : 0;
+	return __builtin_cpu_supports("avx2") && f16c_supported() ? WITH_AVX2 : 0;
 }
 
 uint64_t hr__cast_wide(void *dst, const void *src, uint64_t count, enum hr_dtype from,

@@ -214,7 +214,7 @@ template <class N> struct hr_number {
 
 			if (to == 8)
 				v |= (uint64_t)w[(2 * i + 1) % words] << 32;
-			if (i * from >= before && i * from < left)
+			if (i * from < left) /* its first chunk begins with a piece */
 				hr_store_element<to>(dst + i * to, v, align);
 		}
 	}

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "cast_expected.h"
 #include "mem/mem.h"
+#include "support/cast_expected.h"
 
 #define GUARD 32
 #define ELEMENTS_MAX 70

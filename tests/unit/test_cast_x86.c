@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "cast_expected.h"
 #include "mem/cast.h"
 #include "mem/mem.h"
+#include "support/cast_expected.h"
 
 #define BLOCK 4096u
 

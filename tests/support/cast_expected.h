@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast_expected.h - what an element becomes, worked out from what the formats mean: values by
+ * support/cast_expected.h - what an element becomes, worked out from what the formats mean: values by
  * ldexp() and frexp(), rounding by rint(). Knows nothing of how the library does it.
  */
 #ifndef CAST_EXPECTED_H

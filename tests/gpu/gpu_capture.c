@@ -144,7 +144,7 @@ static void check_refusals(struct rig *r)
 	CHECK(on_it->ops->call(on_it, nothing, NULL) == -HR_E_CAPTURING);
 	for (int i = 0; i < POLLS; i++) {
 		if (on_it->ops->poll(on_it, &passed)) {
-			CHECK(!"a poll of a lane on a captured stream");
+			CHECK(i == POLLS);
 			return;
 		}
 	}

@@ -12,6 +12,7 @@
 #include "cli/bench.h"
 
 #define THREADS_MAX 256
+#define TYPES "bytes|u8|u16|u32|i32|i64|f16|bf16|f32|f64"
 
 #define OPT(name, type, field, argument, help, ...)                                                \
 	{                                                                                          \
@@ -30,6 +31,10 @@ static const struct cli_option options[] = {
 	OPT("requests", CLI_NUMBER, requests, "N", "stop after N blocks in all", 1, 0),
 	OPT("size", CLI_SIZE, size, "SIZE", "use the first SIZE bytes (default: the file)", 1, 0),
 	OPT("batch", CLI_NUMBER, batch, "N", "blocks in one gather request (default 1)", 1, 65536),
+	OPT("from", CLI_CHOICE, from, TYPES,
+	    "what the file holds, to be converted while it is read", 0, 0),
+	OPT("to", CLI_CHOICE, to, TYPES,
+	    "what it shall become in device memory (default: the same)", 0, 0),
 	OPT("path", CLI_CHOICE, path, "auto|host|bounce|pagecache|classic",
 	    "force one path; classic: blocking read and copy, without this library", 0, 0),
 	OPT("buffered", CLI_FLAG, buffered, NULL, "go through the page cache", 0, 0),
@@ -49,7 +54,8 @@ static const struct cli_usage usage = {
 	.summary = "Loads a file with reads or writes and reports rates, latencies and costs.",
 	.detail =
 		"--verify with reads: random blocks are read once more, untimed, and compared with "
-		"plain reads.\n--verify with writes: each block carries a pattern of its offset "
+		"plain reads,\nconverted ones with what the processor makes of them.\n--verify "
+		"with writes: each block carries a pattern of its offset "
 		"and "
 		"--seed (filling it costs\ntime); written blocks are read back, untimed, and "
 		"checked.\n"
@@ -336,6 +342,9 @@ static int report_json(const struct bench *b, const struct hr_queue_info *queue,
 		cli_per((double)io->copies, n), "seconds", seconds, "requests",
 		(json_int_t)t->blocks, "sync_seconds", t->sync_seconds);
 
+	json_object_set_new(out, "from", json_string(hr_dtype_name(b->from)));
+	json_object_set_new(out, "to", json_string(hr_dtype_name(b->to)));
+
 	cli_device_json(&b->device, out);
 	json_object_set_new(out, "latency_us", json_latency(&t->latency));
 	json_object_set_new(out, "bytes_by_path", json_paths(b, t));
@@ -364,6 +373,8 @@ static int report_human(const struct bench *b, const struct hr_queue_info *queue
 		seconds);
 	cli_row("rate", "%.0f blocks/s, %s", cli_per(n, seconds),
 		cli_rate(text, cli_per(n * (double)b->set->bs, seconds)));
+	if (b->from != b->to)
+		cli_row("converted", "%s to %s", hr_dtype_name(b->from), hr_dtype_name(b->to));
 	cli_row("latency", "p50 %.1f us, p99 %.1f us, p99.9 %.1f us",
 		cli_histogram_at(&t->latency, 0.5) / 1e3, cli_histogram_at(&t->latency, 0.99) / 1e3,
 		cli_histogram_at(&t->latency, 0.999) / 1e3);
@@ -424,11 +435,34 @@ static int check_settings(const struct bench_settings *set)
 	return -1;
 }
 
+/* --from and --to. Return: -1, or the exit code. */
+static int set_types(struct bench *b)
+{
+	const struct bench_settings *set = b->set;
+
+	hr_dtype_parse(set->from, &b->from);
+	hr_dtype_parse(set->to ? set->to : set->from, &b->to);
+	if (!hr_cast_ok(b->from, b->to))
+		return cli_usage_error("bench", "%s cannot become %s; it can stay as it is%s%s",
+				       set->from, set->to,
+				       *hr_cast_names(b->from) ? " or become " : "",
+				       hr_cast_names(b->from));
+	if (b->from != b->to && (b->write || b->classic))
+		return cli_usage_error("bench", "only reads by this library convert");
+	if (set->bs % hr_dtype_size(b->from))
+		return cli_usage_error("bench",
+				       "--bs must be a multiple of an element (%" PRIu32 " bytes)",
+				       hr_dtype_size(b->from));
+	b->out_bytes = set->bs / hr_dtype_size(b->from) * hr_dtype_size(b->to);
+	return -1;
+}
+
 int cli_verb_bench(int argc, char **argv)
 {
 	struct bench_settings set = {
 		.rw = "randread",
 		.path = "auto",
+		.from = "bytes",
 		.bs = 8192,
 		.depth = 64,
 		.threads = 1,
@@ -448,6 +482,9 @@ int cli_verb_bench(int argc, char **argv)
 	b.write = strstr(set.rw, "write");
 	b.random = !strncmp(set.rw, "rand", 4);
 	b.classic = !strcmp(set.path, "classic");
+	code = set_types(&b);
+	if (code != -1)
+		return code;
 	workers = calloc(set.threads, sizeof(*workers));
 	totals = calloc(1, sizeof(*totals));
 	cli_publish(true);

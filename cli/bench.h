@@ -14,7 +14,7 @@
 
 struct bench_settings {
 	struct cli_common common;
-	const char *rw, *path;
+	const char *rw, *path, *from, *to;
 	uint64_t bs, depth, threads, size, seed, batch, requests, staging;
 	double seconds;
 	bool verify, buffered, direct, overwrite;
@@ -28,6 +28,8 @@ struct bench {
 	struct hr_file *file;
 	struct hr_file_info info;
 	bool write, random, classic;
+	enum hr_dtype from, to; /* alike: bytes, nothing is converted */
+	uint64_t out_bytes;     /* of a block in device memory */
 	uint64_t blocks;        /* in the range */
 	uint64_t deadline_ns;   /* set before the workers are let go */
 	atomic_uchar *written;  /* one bit a block, for the check of writes; NULL without it */

@@ -68,7 +68,7 @@ static int open_load(struct load *l, struct bench_worker *w)
 	pieces = (uint64_t)l->depth * l->batch;
 	err = bench_open_engine(b, &l->engine);
 	if (!err)
-		err = hr_buffer_alloc(b->device.dev, pieces * l->bs, &l->buffer);
+		err = hr_buffer_alloc(b->device.dev, pieces * b->out_bytes, &l->buffer);
 	if (err)
 		return err;
 	l->requests = calloc(l->depth, sizeof(*l->requests));
@@ -80,11 +80,13 @@ static int open_load(struct load *l, struct bench_worker *w)
 	for (uint32_t i = 0; i < l->depth; i++) {
 		struct request *r = &l->requests[i];
 
-		r->at = (uint64_t)i * l->batch * l->bs;
+		r->at = (uint64_t)i * l->batch * b->out_bytes;
 		r->pieces = l->pieces ? l->pieces + (uint64_t)i * l->batch : NULL;
 		r->io.op = b->write ? HR_WRITE : HR_READ;
 		r->io.file = b->file;
 		r->io.buffer = l->buffer;
+		r->io.from = b->from;
+		r->io.to = b->to;
 		r->io.user = r;
 		r->io.pieces = r->pieces;
 		r->io.count = l->batch;
@@ -129,7 +131,7 @@ static inline int aim(struct load *l, struct request *r)
 
 		pieces[i].file_offset = block * l->bs;
 		pieces[i].len = l->bs;
-		pieces[i].buffer_offset = r->at + i * l->bs;
+		pieces[i].buffer_offset = r->at + i * l->w->bench->out_bytes;
 		if (l->w->bench->written)
 			err = fill_block(l, block, pieces[i].buffer_offset);
 	}

@@ -33,16 +33,21 @@ void bench_fill(void *buf, uint64_t len, uint64_t offset, uint64_t seed)
 /* Three blocks of memory and a plain descriptor. */
 struct check {
 	struct bench *b;
-	uint64_t bs;
+	uint64_t bs, out_bytes;
 	uint8_t *device, *plain, *pattern;
 	int fd;
+	/* With a conversion: the processor makes the same of the same block. */
+	struct hr_device *host;
+	struct hr_engine *host_engine;
+	struct hr_buffer *host_buffer;
 };
 
 static int open_check(struct check *c, struct bench *b)
 {
 	c->b = b;
 	c->bs = b->set->bs;
-	c->device = malloc(3 * c->bs);
+	c->out_bytes = b->out_bytes;
+	c->device = malloc(c->out_bytes + 2 * c->bs);
 	c->fd = open(b->file_path, O_RDONLY | O_CLOEXEC);
 	if (c->fd < 0) {
 		cli_fail("%s: cannot be opened again to verify: %s; leave it in place",
@@ -54,13 +59,26 @@ static int open_check(struct check *c, struct bench *b)
 			 c->bs);
 		return CLI_FAILED;
 	}
-	c->plain = c->device + c->bs;
+	c->plain = c->device + c->out_bytes;
 	c->pattern = c->plain + c->bs;
 	return CLI_OK;
 }
 
+static int open_host(struct check *c)
+{
+	struct hr_engine_options opts = {.buffered = true};
+	int err = hr_device_open("host", &c->host);
+
+	if (!err)
+		err = hr_engine_open(c->host, &opts, &c->host_engine);
+	return err ? err : hr_buffer_alloc(c->host, c->out_bytes, &c->host_buffer);
+}
+
 static void close_check(struct check *c)
 {
+	if (!hr_engine_close(c->host_engine))
+		hr_buffer_free(c->host_buffer);
+	hr_device_close(c->host);
 	free(c->device);
 	if (c->fd >= 0)
 		close(c->fd);
@@ -88,16 +106,48 @@ static int differs(const struct check *c, const uint8_t *got, const uint8_t *wan
 			c->b->file_path, block * c->bs + i, want[i], got[i]);
 }
 
+static int read_block(const struct check *c, struct hr_engine *engine, struct hr_buffer *buffer,
+		      uint64_t block)
+{
+	struct hr_piece piece = {.file_offset = block * c->bs, .len = c->bs};
+	int64_t n = hr_gather(engine, c->b->file, &piece, 1, buffer, c->b->from, c->b->to);
+
+	return n < 0 ? (int)n : n != (int64_t)c->bs ? -HR_E_FILE_CHANGED : 0;
+}
+
+/* The block as the device made it is in c->device. */
+static int check_converted(struct check *c, uint64_t block)
+{
+	uint32_t size = hr_dtype_size(c->b->to);
+	const uint8_t *want = hr_buffer_address(c->host_buffer);
+	uint64_t i = 0;
+	int err = read_block(c, c->host_engine, c->host_buffer, block);
+
+	if (err)
+		return cli_fail_code(err, c->b->file_path);
+	while (i < c->out_bytes && c->device[i] == want[i])
+		i++;
+	if (i == c->out_bytes)
+		return CLI_OK;
+	return cli_fail("%s: file offset %" PRIu64 ": %s to %s differs from what the processor "
+			"makes of it; if nothing else wrote to the file, report it",
+			c->b->file_path, block * c->bs + i / size * hr_dtype_size(c->b->from),
+			hr_dtype_name(c->b->from), hr_dtype_name(c->b->to));
+}
+
 static int check_read(struct check *c, struct hr_engine *engine, struct hr_buffer *buffer,
 		      uint64_t block, bool *pattern)
 {
-	int64_t n = hr_read(engine, c->b->file, block * c->bs, c->bs, buffer, 0);
-	int err = n < 0 ? (int)n : n != (int64_t)c->bs ? -HR_E_FILE_CHANGED : 0;
+	int err = read_block(c, engine, buffer, block);
 
 	if (!err)
-		err = hr_buffer_copy_out(buffer, 0, c->device, c->bs);
+		err = hr_buffer_copy_out(buffer, 0, c->device, c->out_bytes);
 	if (err)
 		return cli_fail_code(err, c->b->file_path);
+	if (c->b->from != c->b->to) {
+		*pattern = false;
+		return check_converted(c, block);
+	}
 	if (read_plain(c, block) != CLI_OK || differs(c, c->device, c->plain, block) != CLI_OK)
 		return CLI_FAILED;
 	bench_fill(c->pattern, c->bs, block * c->bs, c->b->set->seed);
@@ -126,7 +176,9 @@ int bench_verify_reads(struct bench *b, uint64_t *checked, bool *pattern)
 	if (code == CLI_OK) {
 		err = bench_open_engine(b, &engine);
 		if (!err)
-			err = hr_buffer_alloc(b->device.dev, c.bs, &buffer);
+			err = hr_buffer_alloc(b->device.dev, c.out_bytes, &buffer);
+		if (!err && b->from != b->to)
+			err = open_host(&c);
 		code = err ? cli_fail_code(err, b->device.info.name) : CLI_OK;
 	}
 	for (uint64_t i = 0; code == CLI_OK && !cli_interrupted && i < check_count(&c); i++) {

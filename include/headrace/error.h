@@ -28,6 +28,7 @@ extern "C" {
 	X(HR_E_DEVICE_LOST, 1003, "the device failed or was lost")                                 \
 	X(HR_E_WRONG_DEVICE, 1004, "the buffer belongs to another device")                         \
 	X(HR_E_BAD_POINTER, 1005, "the pointer is not memory of this device")                      \
+	X(HR_E_CAPTURING, 1006, "a stream is being captured into a graph")                         \
 	/* files */                                                                                \
 	X(HR_E_NOT_A_FILE, 1050, "not a regular file or block device")                             \
 	X(HR_E_EMPTY_FILE, 1051, "the file is empty")                                              \

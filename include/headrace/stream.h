@@ -4,6 +4,11 @@
  *
  * A lane lets the library order its work with the caller's: a batch slot that is released on a lane
  * is used again only after everything queued on that lane before has finished.
+ *
+ * A stream that is being captured into a CUDA graph runs nothing, so nothing can wait for it: opening
+ * a lane on it, or releasing a batch on such a lane, is refused with -HR_E_CAPTURING and leaves the
+ * capture as it is. The lane works again when the capture has ended. All other calls go on beside a
+ * capture, in its thread and in others, and put nothing into the graph.
  */
 #ifndef HEADRACE_STREAM_H
 #define HEADRACE_STREAM_H
@@ -20,7 +25,7 @@ struct hr_lane;
  * hr_lane_open() - a lane on @dev.
  * @native: for "cuda:N" a CUstream/cudaStream_t of the caller (kept by the caller, must outlive the
  *          lane); NULL makes a new low-priority stream that the lane owns. Ignored by "host".
- * Return: 0, -ENOMEM, -HR_E_DEVICE_LOST.
+ * Return: 0, -ENOMEM, -HR_E_CAPTURING, -HR_E_DEVICE_LOST.
  */
 int hr_lane_open(struct hr_device *dev, void *native, struct hr_lane **out);
 

@@ -46,14 +46,35 @@ int hr_dtype_parse(const char *text, enum hr_dtype *out)
 	return -EINVAL;
 }
 
+/* Row by row the table of headrace/dtype.h. */
+static const struct {
+	uint32_t targets; /* 1u << type */
+	const char *names;
+} casts[HR_DTYPE_COUNT_] = {
+#define TO(type) (1u << HR_DTYPE_##type)
+	[HR_DTYPE_U8] = {TO(I32) | TO(I64), "i32, i64"},
+	[HR_DTYPE_U16] = {TO(I32) | TO(I64), "i32, i64"},
+	[HR_DTYPE_U32] = {TO(I32) | TO(I64), "i32, i64"},
+	[HR_DTYPE_F16] = {TO(BF16) | TO(F32), "bf16, f32"},
+	[HR_DTYPE_BF16] = {TO(F16) | TO(F32), "f16, f32"},
+	[HR_DTYPE_F32] = {TO(F16) | TO(BF16) | TO(F64), "f16, bf16, f64"},
+	[HR_DTYPE_F64] = {TO(F32), "f32"},
+#undef TO
+};
+
 bool hr_cast_ok(enum hr_dtype from, enum hr_dtype to)
 {
-	if (from == to)
-		return hr_dtype_size(from) != 0;
-	if (to != HR_DTYPE_I32 && to != HR_DTYPE_I64)
+	if ((uint32_t)from >= HR_DTYPE_COUNT_ || (uint32_t)to >= HR_DTYPE_COUNT_)
 		return false;
-	return from == HR_DTYPE_U8 || from == HR_DTYPE_U16 || from == HR_DTYPE_U32;
+	return from == to || casts[from].targets >> to & 1;
 }
+
+const char *hr_cast_names(enum hr_dtype from)
+{
+	return (uint32_t)from < HR_DTYPE_COUNT_ && casts[from].names ? casts[from].names : "";
+}
+
+_Static_assert(HR_DTYPE_COUNT_ <= 32, "targets has a bit for each");
 
 const char *hr_path_name(enum hr_path path)
 {

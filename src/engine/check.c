@@ -17,9 +17,11 @@ static int check_cast(const struct hr_io *io)
 				"%s: a write converts nothing; set from and to alike",
 				hr_file_path(io->file));
 	if (!hr_cast_ok(io->from, io->to))
-		return hr__fail(HR_E_BAD_CAST, "%s: no conversion from %s to %s; see hr_cast_ok()",
+		return hr__fail(HR_E_BAD_CAST,
+				"%s: no conversion from %s to %s; %s can become: itself%s%s",
 				hr_file_path(io->file), hr_dtype_name(io->from),
-				hr_dtype_name(io->to));
+				hr_dtype_name(io->to), hr_dtype_name(io->from),
+				*hr_cast_names(io->from) ? ", " : "", hr_cast_names(io->from));
 	return 0;
 }
 

@@ -40,6 +40,8 @@ int hr__cuda_fail(const struct hr__cuda_device *cd, int result, const char *what
 
 	if (code == HR_E_DEVICE_LOST)
 		hint = "; the context is lost, restart the program (see dmesg for Xid messages)";
+	else if (code == HR_E_CAPTURING)
+		hint = "; end the capture of the stream first";
 	else if (code == ENOMEM)
 		hint = "; ask for less, or stop other programs on the device";
 	return hr__fail(code, "%s: %s: %s (%d)%s", cd->dev.info.name, what,
@@ -50,14 +52,19 @@ int hr__cuda_enter(const struct hr__cuda_device *cd)
 {
 	int result = cd->cu->ctx_push(cd->ctx);
 
-	return result ? hr__cuda_fail(cd, result, "the context cannot be used") : 0;
+	if (result)
+		return hr__cuda_fail(cd, result, "the context cannot be used");
+	hr__cuda_relax(cd);
+	return 0;
 }
 
 void hr__cuda_leave(const struct hr__cuda_device *cd)
 {
 	struct hr__cu_ctx *ctx;
-	int result = cd->cu->ctx_pop(&ctx);
+	int result;
 
+	hr__cuda_unrelax(cd);
+	result = cd->cu->ctx_pop(&ctx);
 	if (result)
 		hr__log(HR_LOG_ERROR, "%s: the context could not be popped: %s", cd->dev.info.name,
 			hr__cuda_name(cd->cu, result));

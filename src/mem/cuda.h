@@ -50,9 +50,22 @@ struct hr__cuda_device {
 /* hr__cuda_pin_at() - the pin that holds @at, or pins_count. Under pins_lock. */
 uint32_t hr__cuda_pin_at(const struct hr__cuda_device *cd, uint64_t at);
 
-/* Make the device's context current and put the caller's back. Return: 0 or -HR_E_DEVICE_LOST. */
+/*
+ * Make the device's context current, in the mode that leaves captures of streams alone, and put the
+ * caller's back. Not nested. Return: 0 or -HR_E_DEVICE_LOST.
+ */
 int hr__cuda_enter(const struct hr__cuda_device *cd);
 void hr__cuda_leave(const struct hr__cuda_device *cd);
+
+/* The mode alone; only for the two above. */
+void hr__cuda_relax(const struct hr__cuda_device *cd);
+void hr__cuda_unrelax(const struct hr__cuda_device *cd);
+
+/* hr__cuda_capturing() - is @stream being captured into a graph? Asking it anything else spoils that. */
+bool hr__cuda_capturing(const struct hr__cuda_device *cd, struct hr__cu_stream *stream);
+
+/* hr__cuda_refuse_capture() - 0, or -HR_E_CAPTURING with a sentence if it is. */
+int hr__cuda_refuse_capture(const struct hr__cuda_device *cd, struct hr__cu_stream *stream);
 
 /* hr__cuda_fail() - sentence and code for a failed driver call. @what: what it was for. */
 int hr__cuda_fail(const struct hr__cuda_device *cd, int result, const char *what);

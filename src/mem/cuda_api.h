@@ -32,6 +32,9 @@ enum {
 	HR__CU_NOT_PERMITTED = 800,
 	HR__CU_NOT_SUPPORTED = 801,
 	HR__CU_SYSTEM_DRIVER_MISMATCH = 803,
+	HR__CU_CAPTURE_UNSUPPORTED = 900, /* the first and the last of what captures forbid */
+	HR__CU_CAPTURE_IMPLICIT = 906,
+	HR__CU_CAPTURE_WRONG_THREAD = 908,
 	HR__CU_UNKNOWN = 999,
 };
 
@@ -51,6 +54,12 @@ enum {
 enum {
 	HR__CU_MEMORY_HOST = 1,
 	HR__CU_MEMORY_DEVICE = 2,
+};
+
+/* Whether a stream is being captured, and a thread's mode beside captures. */
+enum {
+	HR__CU_CAPTURE_NONE = 0,
+	HR__CU_CAPTURE_RELAXED = 2,
 };
 
 /* Flags. */
@@ -110,6 +119,8 @@ struct hr__cu_function;
 	  (struct hr__cu_stream * *stream, unsigned int flags, int priority))                      \
 	X(stream_destroy, "cuStreamDestroy_v2", (struct hr__cu_stream * stream))                   \
 	X(stream_query, "cuStreamQuery", (struct hr__cu_stream * stream))                          \
+	X(stream_capturing, "cuStreamIsCapturing", (struct hr__cu_stream * stream, int *status))   \
+	X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                 \
 	X(event_create, "cuEventCreate", (struct hr__cu_event * *event, unsigned int flags))       \
 	X(event_destroy, "cuEventDestroy_v2", (struct hr__cu_event * event))                       \
 	X(event_record, "cuEventRecord",                                                           \

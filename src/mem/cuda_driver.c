@@ -77,6 +77,8 @@ int hr__cuda_load(const char *device, const struct hr__cuda_api **out)
 
 int hr__cuda_code(int result)
 {
+	if (result >= HR__CU_CAPTURE_UNSUPPORTED && result <= HR__CU_CAPTURE_WRONG_THREAD)
+		return HR_E_CAPTURING;
 	switch (result) {
 	case HR__CU_INVALID_VALUE:
 	case HR__CU_INVALID_HANDLE:

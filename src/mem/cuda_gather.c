@@ -23,13 +23,12 @@ int hr__cuda_kernel(enum hr_dtype from, enum hr_dtype to)
 #undef ROW
 	};
 
-	if (from == to || hr_dtype_size(from) == hr_dtype_size(to))
-		return HR__KERNEL_hr_gather_bytes;
 	for (int i = 0; i < HR__KERNEL_COUNT; i++) {
 		if (casts[i].from == from && casts[i].to == to)
 			return i;
 	}
-	return -1;
+	/* Equal types, and u32 -> i32, where only the meaning of the bits differs. */
+	return hr_cast_ok(from, to) ? HR__KERNEL_hr_gather_bytes : -1;
 }
 
 /* Tiles just small enough that a short list keeps every warp busy; large ones hide latency
@@ -113,8 +112,8 @@ static bool pin_translate(const struct hr__cuda_device *cd, const void *ptr, uin
 }
 
 static bool fill_pieces(const struct hr__cuda_device *cd, enum hr__where where,
-			const struct hr__move *moves, uint32_t n, uint64_t grow,
-			struct hr__gather_piece *pieces)
+			const struct hr__move *moves, uint32_t n, uint32_t from_size,
+			uint32_t to_size, struct hr__gather_piece *pieces)
 {
 	uint32_t hint = 0;
 
@@ -126,7 +125,8 @@ static bool fill_pieces(const struct hr__cuda_device *cd, enum hr__where where,
 		    !pin_translate(cd, moves[i].src, piece.len, &hint, &piece.src))
 			return false;
 		if (where == HR__DEVICE_TO_HOST && piece.len &&
-		    !pin_translate(cd, moves[i].dst, piece.len * grow, &hint, &piece.dst))
+		    !pin_translate(cd, moves[i].dst, piece.len / from_size * to_size, &hint,
+				   &piece.dst))
 			return false;
 		pieces[i] = piece;
 	}
@@ -161,10 +161,9 @@ int hr__cuda_gather_fill(struct hr__cuda_device *cd, enum hr__where where,
 {
 	struct hr__gather_piece *pieces = list;
 	bool cast = hr__cuda_kernel(from, to) != HR__KERNEL_hr_gather_bytes, found;
-	uint64_t grow = hr_dtype_size(to) / hr_dtype_size(from);
 
 	pthread_rwlock_rdlock(&cd->pins_lock);
-	found = fill_pieces(cd, where, moves, n, grow, pieces);
+	found = fill_pieces(cd, where, moves, n, hr_dtype_size(from), hr_dtype_size(to), pieces);
 	pthread_rwlock_unlock(&cd->pins_lock);
 	if (!found)
 		return hr__fail(HR_E_BAD_POINTER,

@@ -83,13 +83,27 @@ static void see_passed(struct cuda_lane *cl)
 	cl->looks = 0;
 }
 
+/* A stream of the caller may be captured into a graph; nothing may be asked or queued then. */
+static bool capturing(const struct cuda_lane *cl)
+{
+	return !cl->owns_stream && hr__cuda_capturing(device_of(cl), cl->stream);
+}
+
+static int refuse_capture(const struct cuda_lane *cl)
+{
+	return cl->owns_stream ? 0 : hr__cuda_refuse_capture(device_of(cl), cl->stream);
+}
+
 /* With the context entered, as all helpers below. */
 static int ask_stream(struct cuda_lane *cl)
 {
 	const struct hr__cuda_device *cd = device_of(cl);
-	int result = cd->cu->stream_query(cl->stream);
+	int result;
 
 	cl->looks = 0;
+	if (capturing(cl))
+		return 0;
+	result = cd->cu->stream_query(cl->stream);
 	if (result && result != HR__CU_NOT_READY)
 		return cl->failed = hr__cuda_fail(cd, result, "work on a stream failed");
 	see_passed(cl);
@@ -200,6 +214,8 @@ static int quiesce(struct cuda_lane *cl)
 	uint64_t end = hr__now_ns() + STALL_NS;
 	struct timespec nap = {.tv_nsec = NAP_MIN_NS};
 
+	if (capturing(cl))
+		return -ETIMEDOUT;
 	while (cd->cu->stream_query(cl->stream) == HR__CU_NOT_READY) {
 		if (hr__now_ns() >= end)
 			return -ETIMEDOUT;
@@ -390,7 +406,7 @@ static int move_entered(struct cuda_lane *cl, enum hr__where where, const struct
 			uint32_t n, enum hr_dtype from, enum hr_dtype to, uint64_t *ticket)
 {
 	bool plain = where == HR__PLAIN_TO_DEVICE || where == HR__DEVICE_TO_PLAIN;
-	bool bytes = hr_dtype_size(from) == hr_dtype_size(to);
+	bool bytes = hr__cuda_kernel(from, to) == HR__KERNEL_hr_gather_bytes;
 	int count, ret;
 
 	ret = ticket_prepare(cl);
@@ -419,15 +435,18 @@ static int lane_move(struct hr_lane *lane, enum hr__where where, const struct hr
 		return -EINVAL;
 	if (!hr_cast_ok(from, to))
 		return -HR_E_BAD_CAST;
-	if (hr_dtype_size(from) != hr_dtype_size(to) &&
+	if (hr__cuda_kernel(from, to) != HR__KERNEL_hr_gather_bytes &&
 	    (!cd->module || where == HR__PLAIN_TO_DEVICE || where == HR__DEVICE_TO_PLAIN))
 		return -ENOTSUP;
 	ret = hr__cuda_enter(cd);
 	if (ret)
 		return ret;
-	ret = move_entered(cl, where, moves, n, from, to, ticket);
-	if (ret < 0)
-		quiesce(cl);
+	ret = refuse_capture(cl);
+	if (!ret) {
+		ret = move_entered(cl, where, moves, n, from, to, ticket);
+		if (ret < 0)
+			quiesce(cl);
+	}
 	hr__cuda_leave(cd);
 	if (ret == -HR_E_DEVICE_LOST)
 		cl->failed = ret;
@@ -485,7 +504,9 @@ static int lane_mark(struct hr_lane *lane, uint64_t *ticket)
 
 	if (ret)
 		return ret;
-	ret = ticket_prepare(cl);
+	ret = refuse_capture(cl);
+	if (!ret)
+		ret = ticket_prepare(cl);
 	if (!ret)
 		ret = ticket_record(cl, ticket);
 	hr__cuda_leave(device_of(cl));
@@ -500,9 +521,10 @@ static int lane_call(struct hr_lane *lane, void (*fn)(void *arg), void *arg)
 
 	if (ret)
 		return ret;
-	result = cd->cu->launch_host_fn(cl->stream, fn, arg);
+	ret = refuse_capture(cl);
+	result = ret ? 0 : cd->cu->launch_host_fn(cl->stream, fn, arg);
 	hr__cuda_leave(cd);
-	return result ? hr__cuda_fail(cd, result, "a host call could not be queued") : 0;
+	return result ? hr__cuda_fail(cd, result, "a host call could not be queued") : ret;
 }
 
 /* With the context entered and nothing in flight. */
@@ -608,8 +630,11 @@ int hr__cuda_lane_open(struct hr_device *dev, void *native, struct hr_lane **out
 		goto err_free;
 	if (native) {
 		cl->stream = native;
-		mailbox_open(cl);
-		ret = stream_check(cl);
+		ret = hr__cuda_refuse_capture(cd, cl->stream);
+		if (!ret) {
+			mailbox_open(cl);
+			ret = stream_check(cl);
+		}
 	} else {
 		result = cd->cu->stream_create(&cl->stream, HR__CU_STREAM_NON_BLOCKING,
 					       cd->priority_least);

@@ -7,6 +7,7 @@
 #define HR_MEM_KERNELS_GPU_H
 
 #pragma clang force_cuda_host_device begin
+#include "convert.h"
 #include "gather.h"
 #pragma clang force_cuda_host_device end
 
@@ -146,6 +147,11 @@ HR_DEVICE void hr_store8(uint64_t address, uint32_t low, uint32_t high)
 HR_DEVICE void hr_store4(uint64_t address, uint32_t v)
 {
 	HR__GLOBAL(uint32_t, address) = v;
+}
+
+HR_DEVICE void hr_store2(uint64_t address, uint32_t v)
+{
+	HR__GLOBAL(uint16_t, address) = (uint16_t)v;
 }
 
 HR_DEVICE void hr_store1(uint64_t address, uint32_t v)

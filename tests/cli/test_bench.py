@@ -57,6 +57,19 @@ class Bench(common.CliTest):
         got = self.ok("bench", "--rw", "read", "--bs", "4K", "--seed", 8, *QUICK, f).json
         self.assertIs(got["pattern"], False)
 
+    def test_conversions(self):
+        f = self.data()
+        for source, target in (("u16", "i64"), ("f16", "f32"), ("f32", "bf16"), ("f64", "f32")):
+            for extra in ([], ["--batch", "7", "--depth", "2"]):
+                got = self.check(self.ok("bench", *QUICK, "--from", source, "--to", target, *extra, f).json)
+                self.assertEqual((got["from"], got["to"]), (source, target))
+                self.assertEqual(got["blocks_verified"], 256)
+        self.fails(2, ["bf16 cannot become i64", "f16, f32"], "bench", "--from", "bf16", "--to", "i64", f)
+        self.fails(2, ["i64 cannot become f32", "can stay as it is"], "bench", "--from", "i64", "--to", "f32", f)
+        self.fails(2, ["only reads"], "bench", "--rw", "write", "--from", "f16", "--to", "f32", f)
+        self.fails(2, ["only reads"], "bench", "--path", "classic", "--from", "f16", "--to", "f32", f)
+        self.fails(2, ["multiple", "8 bytes"], "bench", "--bs", 1001, "--from", "f64", "--to", "f32", f)
+
     def test_writes_refuse(self):
         f = self.data()
         before = os.stat(f)

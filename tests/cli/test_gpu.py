@@ -45,6 +45,14 @@ class Gpu(common.CliTest):
                       env=self.env()).json
         self.assertIs(got["verified"], True)
 
+    def test_bench_converts(self):
+        f = self.raw("f", common.random.Random(2).randbytes(1000003))
+        for source, target in (("f16", "bf16"), ("bf16", "f32"), ("f32", "f16"), ("f32", "f64"),
+                               ("f64", "f32")):
+            for path in ("bounce", "pagecache"):
+                self.verified("bench", "--json", "--verify", "--requests", 100, "--bs", 1000, "--path", path,
+                              "--from", source, "--to", target, f)
+
     def test_doctor(self):
         f = self.raw("f", b"x" * 10000)
         got = self.ok("explain", "--json", f, env=self.env()).json

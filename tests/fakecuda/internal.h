@@ -75,6 +75,15 @@ void fake_mapped_free(void);
 bool fake_mapped_writable(const void *host);
 bool fake_mapped_there(const void *host, uint64_t len);
 
+/*
+ * capture.c: what a call that may be unsafe beside a capture returns at once; is @s captured, so that
+ * what would be queued became a node; what asking a captured stream returns, spoiling the capture.
+ */
+struct fake_stream;
+int fake_capture_check(const char *function);
+bool fake_capture_take(const struct fake_stream *s);
+int fake_capture_spoil(const struct fake_stream *s);
+
 /* kernels.cpp: run a kernel on the CPU; false when it touched memory that it must not. */
 int fake_kernel_find(const char *name);
 bool fake_kernel_run(int kernel, const void *args, unsigned int blocks, unsigned int threads);

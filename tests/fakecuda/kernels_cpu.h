@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "internal.h"
+#include "mem/convert.h"
 #include "mem/gather.h"
 
 #define HR_DEVICE static inline
@@ -138,6 +139,13 @@ HR_DEVICE void hr_store8(uint64_t address, uint32_t low, uint32_t high)
 HR_DEVICE void hr_store4(uint64_t address, uint32_t v)
 {
 	hr_cpu_store(address, &v, 4);
+}
+
+HR_DEVICE void hr_store2(uint64_t address, uint32_t v)
+{
+	uint16_t half = (uint16_t)v;
+
+	hr_cpu_store(address, &half, 2);
 }
 
 HR_DEVICE void hr_store1(uint64_t address, uint32_t v)

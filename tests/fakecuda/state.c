@@ -157,7 +157,7 @@ int fake_enter_context(const char *function)
 		fake_misuse("%s without a current context", function);
 		return HR__CU_INVALID_CONTEXT;
 	}
-	return fake_lost() ? LAUNCH_FAILED : 0;
+	return fake_lost() ? LAUNCH_FAILED : fake_capture_check(function);
 }
 
 bool fake_lost(void)

@@ -12,6 +12,8 @@
 #include "mem/cuda_api.h"
 #include "mem/gather.h"
 
+#define CAPTURED_EVENT 907
+
 enum op_kind { OP_COPY, OP_KERNEL, OP_EVENT, OP_WRITE, OP_CALL, OP_STOP };
 
 struct op {
@@ -40,6 +42,7 @@ struct fake_stream {
 struct fake_event {
 	pthread_mutex_t lock;
 	uint64_t recorded, done;
+	bool captured;     /* recorded last in a capture: it never comes */
 	unsigned int refs; /* the program's handle, and operations in queues */
 };
 
@@ -191,6 +194,13 @@ static void push(struct fake_stream *s, const struct op *what, bool wait)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* What the program queues: runs, or becomes a node of a graph. */
+static void queue(struct fake_stream *s, const struct op *what, bool wait)
+{
+	if (!fake_capture_take(s))
+		push(s, what, wait);
+}
+
 int cuStreamCreateWithPriority(struct fake_stream **out, unsigned int flags, int priority)
 {
 	int result = fake_enter_context(__func__);
@@ -274,11 +284,16 @@ int cuEventRecord(struct fake_event *event, struct fake_stream *s)
 
 	if (result)
 		return result;
+	if (fake_capture_take(s)) {
+		event->captured = true;
+		return 0;
+	}
 	pthread_mutex_lock(&event->lock);
+	event->captured = false;
 	op.turn = ++event->recorded;
 	event->refs++;
 	pthread_mutex_unlock(&event->lock);
-	push(s, &op, false);
+	queue(s, &op, false);
 	return 0;
 }
 
@@ -289,7 +304,9 @@ int cuEventQuery(struct fake_event *event)
 	if (result)
 		return result;
 	pthread_mutex_lock(&event->lock);
-	result = event->done == event->recorded ? 0 : HR__CU_NOT_READY;
+	result = event->captured                  ? CAPTURED_EVENT
+		 : event->done == event->recorded ? 0
+						  : HR__CU_NOT_READY;
 	pthread_mutex_unlock(&event->lock);
 	return result;
 }
@@ -298,6 +315,8 @@ int cuStreamQuery(struct fake_stream *s)
 {
 	int result = fake_enter_context(__func__);
 
+	if (!result)
+		result = fake_capture_spoil(s);
 	if (result)
 		return result;
 	pthread_mutex_lock(&s->lock);
@@ -318,7 +337,7 @@ int cuStreamWriteValue64_v2(struct fake_stream *s, uint64_t address, uint64_t va
 		return HR__CU_INVALID_VALUE;
 	if (fake_setting(FAKE_NO_MEMOPS))
 		return HR__CU_NOT_SUPPORTED;
-	push(s, &op, false);
+	queue(s, &op, false);
 	return 0;
 }
 
@@ -328,7 +347,7 @@ int cuLaunchHostFunc(struct fake_stream *s, hr__cuda_host_fn fn, void *arg)
 	int result = fake_enter_context(__func__);
 
 	if (!result)
-		push(s, &op, false);
+		queue(s, &op, false);
 	return result;
 }
 
@@ -341,7 +360,7 @@ int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t len, struct fake_
 		return result;
 	op.src_host = true;
 	fake_count(FAKE_COPIES, 1);
-	push(s, &op, !fake_is_pinned(src, len));
+	queue(s, &op, !fake_is_pinned(src, len));
 	return 0;
 }
 
@@ -354,7 +373,7 @@ int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t len, struct fake_stream
 		return result;
 	op.dst_host = true;
 	fake_count(FAKE_COPIES, 1);
-	push(s, &op, !fake_is_pinned(dst, len));
+	queue(s, &op, !fake_is_pinned(dst, len));
 	return 0;
 }
 
@@ -366,7 +385,7 @@ int cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t len, struct fake_str
 	if (result)
 		return result;
 	fake_count(FAKE_COPIES, 1);
-	push(s, &op, false);
+	queue(s, &op, false);
 	return 0;
 }
 
@@ -387,6 +406,6 @@ int cuLaunchKernel(int *function, unsigned int grid_x, unsigned int grid_y, unsi
 	op.kernel = *function;
 	memcpy(&op.args, params[0], sizeof(op.args));
 	fake_count(FAKE_LAUNCHES, 1);
-	push(s, &op, false);
+	queue(s, &op, false);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_mem - the memory layer on a real GPU: every conversion at odd addresses compared byte by byte
- * with the CPU, both directions, then rates. Prints "name value unit" lines; exit 0, 1, or 77
+ * with the CPU, both directions, all numbers of 16 bits, 2^24 of 32 and of 64 bits, then rates. Prints "name value unit" lines; exit 0, 1, or 77
  * without a device. usage: gpu_mem [DEVICE] [check|rates|all [BLOCKS]], BLOCKS of a kernel's grid.
  */
 #include <errno.h>
@@ -19,6 +19,7 @@
 #define SAMPLE_BYTES 8192u
 #define TIMEOUT_NS 60000000000ull
 #define ROUNDS 9
+#define BAD_MAX 20u /* mismatches, then it is enough */
 
 struct bench {
 	struct hr_device *dev;
@@ -32,9 +33,14 @@ struct bench {
 static const struct {
 	enum hr_dtype from, to;
 } casts[] = {
-	{HR_DTYPE_BYTES, HR_DTYPE_BYTES}, {HR_DTYPE_U8, HR_DTYPE_I32}, {HR_DTYPE_U16, HR_DTYPE_I32},
-	{HR_DTYPE_U32, HR_DTYPE_I32},     {HR_DTYPE_U8, HR_DTYPE_I64}, {HR_DTYPE_U16, HR_DTYPE_I64},
-	{HR_DTYPE_U32, HR_DTYPE_I64},
+	{HR_DTYPE_BYTES, HR_DTYPE_BYTES}, {HR_DTYPE_U8, HR_DTYPE_I32},
+	{HR_DTYPE_U16, HR_DTYPE_I32},     {HR_DTYPE_U32, HR_DTYPE_I32},
+	{HR_DTYPE_U8, HR_DTYPE_I64},      {HR_DTYPE_U16, HR_DTYPE_I64},
+	{HR_DTYPE_U32, HR_DTYPE_I64},     {HR_DTYPE_F16, HR_DTYPE_BF16},
+	{HR_DTYPE_F16, HR_DTYPE_F32},     {HR_DTYPE_BF16, HR_DTYPE_F16},
+	{HR_DTYPE_BF16, HR_DTYPE_F32},    {HR_DTYPE_F32, HR_DTYPE_F16},
+	{HR_DTYPE_F32, HR_DTYPE_BF16},    {HR_DTYPE_F32, HR_DTYPE_F64},
+	{HR_DTYPE_F64, HR_DTYPE_F32},
 };
 
 static int failed(const char *what, int ret)
@@ -91,7 +97,7 @@ static int check_cell(struct bench *b, size_t cast, uint32_t n, uint32_t element
 		return failed("check", ret);
 	if (memcmp(b->want, b->got, span))
 		goto mismatch;
-	if (from != to)
+	if (casts[cast].from != casts[cast].to)
 		return 0;
 	for (uint32_t i = 0; i < n; i++) {
 		b->moves[i].src = base + dst_off + i * dst_step;
@@ -114,6 +120,46 @@ mismatch:
 	return 1;
 }
 
+#define NUMBERS (1u << 22) /* at once: eight bytes of each fit into what is compared */
+
+/* All signs and exponents, and the leading bits of fractions; then bits from nowhere. */
+static void fill_numbers(uint8_t *p, uint32_t size, uint32_t first)
+{
+	for (uint32_t i = 0; i < NUMBERS; i++) {
+		uint64_t n = first + i, bits = n;
+
+		if (size == 4)
+			bits = n << 8 | (uint32_t)(n * 2654435761u) >> 24;
+		if (size == 8)
+			bits = n << 40 | (n * 0x9e3779b97f4a7c15u) >> 24;
+		memcpy(p + (uint64_t)i * size, &bits, size);
+	}
+}
+
+static int check_numbers(struct bench *b, size_t cast, uint32_t first)
+{
+	enum hr_dtype from = casts[cast].from, to = casts[cast].to;
+	uint64_t in = (uint64_t)NUMBERS * hr_dtype_size(from);
+	uint64_t out = (uint64_t)NUMBERS * hr_dtype_size(to), i = 0;
+	int ret;
+
+	fill_numbers(b->ring + 1, hr_dtype_size(from), first);
+	hr__cast(b->want, b->ring + 1, in, from, to);
+	b->moves[0] = (struct hr__move){b->ring + 1, hr_buffer_address(b->buf), in};
+	ret = move(b, HR__HOST_TO_DEVICE, 1, from, to);
+	if (!ret)
+		ret = hr_buffer_copy_out(b->buf, 0, b->got, out);
+	if (ret)
+		return failed("check numbers", ret);
+	if (!memcmp(b->want, b->got, out))
+		return 0;
+	while (!memcmp(b->want + i, b->got + i, hr_dtype_size(to)))
+		i += hr_dtype_size(to);
+	fprintf(stderr, "mismatch: %s -> %s, number %llu\n", hr_dtype_name(from), hr_dtype_name(to),
+		(unsigned long long)(first + i / hr_dtype_size(to)));
+	return 1;
+}
+
 static int check_all(struct bench *b)
 {
 	static const struct {
@@ -121,14 +167,16 @@ static int check_all(struct bench *b)
 	} sizes[] = {{2, 1}, {3, 61}, {40, 1000}, {1000, 333}, {7, 50000}, {8192, 40}};
 	uint32_t cells = 0, bad = 0;
 
-	for (size_t c = 0; c < HR_ARRAY_LEN(casts); c++) {
-		for (uint32_t at = 0; at < 256; at++, cells++)
+	for (size_t c = 0; c < HR_ARRAY_LEN(casts) && bad < BAD_MAX; c++) {
+		for (uint32_t at = 0; at < 256 && bad < BAD_MAX; at++, cells++)
 			bad += (uint32_t)check_cell(b, c, 5, 200 + at, at % 16, at / 16, at & 1);
 		for (size_t s = 0; s < HR_ARRAY_LEN(sizes); s++) {
 			for (uint32_t k = 0; k < 6; k++, cells++)
 				bad += (uint32_t)check_cell(b, c, sizes[s].n, sizes[s].elements,
 							    k * 37 % 131, k * 5 % 16, k & 1);
 		}
+		for (uint32_t k = 0; k < (hr_dtype_size(casts[c].from) > 2 ? 4 : 1); k++, cells++)
+			bad += (uint32_t)check_numbers(b, c, k * NUMBERS);
 	}
 	printf("check_cells %u count\ncheck_bad %u count\n", cells, bad);
 	return bad ? 1 : 0;
@@ -166,11 +214,13 @@ static int time_moves(struct bench *b, uint32_t n, enum hr_dtype from, enum hr_d
 	return 0;
 }
 
-static int rate(struct bench *b, uint32_t n, bool odd, bool cast, uint32_t depth)
+static int rate(struct bench *b, uint32_t n, bool odd, enum hr_dtype from, enum hr_dtype to,
+		uint32_t depth)
 {
 	uint64_t seed = 88172645463325252ull, ns = 0;
-	uint64_t grow = cast ? 4 : 1;
+	uint64_t out = SAMPLE_BYTES / hr_dtype_size(from) * hr_dtype_size(to);
 	uint8_t *base = hr_buffer_address(b->buf);
+	char kind[32];
 	int ret;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -178,16 +228,17 @@ static int rate(struct bench *b, uint32_t n, bool odd, bool cast, uint32_t depth
 
 		b->moves[i] =
 			(struct hr__move){b->ring + at + (odd ? next_random(&seed) % 4096 | 1 : 0),
-					  base + i * grow * SAMPLE_BYTES, SAMPLE_BYTES};
+					  base + i * out, SAMPLE_BYTES};
 	}
-	ret = time_moves(b, n, cast ? HR_DTYPE_U16 : HR_DTYPE_BYTES,
-			 cast ? HR_DTYPE_I64 : HR_DTYPE_BYTES, depth, &ns);
+	ret = time_moves(b, n, from, to, depth, &ns);
 	if (ret)
 		return failed("rate", ret);
-	printf("gather_%u_%s_%s_depth%u %.2f us\n", n, odd ? "odd" : "even",
-	       cast ? "u16_i64" : "bytes", depth, (double)ns / 1e3);
-	printf("gather_%u_%s_%s_depth%u %.2f GB/s\n", n, odd ? "odd" : "even",
-	       cast ? "u16_i64" : "bytes", depth, (double)n * SAMPLE_BYTES / (double)ns);
+	snprintf(kind, sizeof(kind), from == to ? "%s" : "%s_%s", hr_dtype_name(from),
+		 hr_dtype_name(to));
+	printf("gather_%u_%s_%s_depth%u %.2f us\n", n, odd ? "odd" : "even", kind, depth,
+	       (double)ns / 1e3);
+	printf("gather_%u_%s_%s_depth%u %.2f GB/s\n", n, odd ? "odd" : "even", kind, depth,
+	       (double)n * SAMPLE_BYTES / (double)ns);
 	return 0;
 }
 
@@ -198,7 +249,12 @@ static int rates(struct bench *b)
 	int bad = 0, ret;
 
 	for (uint32_t k = 0; k < HR_ARRAY_LEN(counts) * 8; k++)
-		bad |= rate(b, counts[k / 8], k & 1, k & 2, k & 4 ? 16 : 1);
+		bad |= rate(b, counts[k / 8], k & 1, k & 2 ? HR_DTYPE_U16 : HR_DTYPE_BYTES,
+			    k & 2 ? HR_DTYPE_I64 : HR_DTYPE_BYTES, k & 4 ? 16 : 1);
+	for (uint32_t c = 0; c < HR_ARRAY_LEN(casts); c++) {
+		if (casts[c].from >= HR_DTYPE_F16)
+			bad |= rate(b, 1024, false, casts[c].from, casts[c].to, 16);
+	}
 	b->moves[0] = (struct hr__move){b->ring, hr_buffer_address(b->buf), RING_BYTES};
 	ret = time_moves(b, 1, HR_DTYPE_BYTES, HR_DTYPE_BYTES, 1, &ns);
 	if (ret)

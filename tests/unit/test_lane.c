@@ -120,9 +120,14 @@ static void check_gather(struct rig *r, const struct shape *s)
 static const struct {
 	enum hr_dtype from, to;
 } casts[] = {
-	{HR_DTYPE_BYTES, HR_DTYPE_BYTES}, {HR_DTYPE_U16, HR_DTYPE_U16}, {HR_DTYPE_U8, HR_DTYPE_I32},
-	{HR_DTYPE_U16, HR_DTYPE_I32},     {HR_DTYPE_U32, HR_DTYPE_I32}, {HR_DTYPE_U8, HR_DTYPE_I64},
+	{HR_DTYPE_BYTES, HR_DTYPE_BYTES}, {HR_DTYPE_U16, HR_DTYPE_U16},
+	{HR_DTYPE_U8, HR_DTYPE_I32},      {HR_DTYPE_U16, HR_DTYPE_I32},
+	{HR_DTYPE_U32, HR_DTYPE_I32},     {HR_DTYPE_U8, HR_DTYPE_I64},
 	{HR_DTYPE_U16, HR_DTYPE_I64},     {HR_DTYPE_U32, HR_DTYPE_I64},
+	{HR_DTYPE_F16, HR_DTYPE_BF16},    {HR_DTYPE_F16, HR_DTYPE_F32},
+	{HR_DTYPE_BF16, HR_DTYPE_F16},    {HR_DTYPE_BF16, HR_DTYPE_F32},
+	{HR_DTYPE_F32, HR_DTYPE_F16},     {HR_DTYPE_F32, HR_DTYPE_BF16},
+	{HR_DTYPE_F32, HR_DTYPE_F64},     {HR_DTYPE_F64, HR_DTYPE_F32},
 };
 
 /* Every alignment of both ends (for the two main kernels; the others share their code, so a
@@ -146,6 +151,56 @@ static void test_gather_alignments(void **state)
 	}
 }
 
+#define NUMBERS 65536u
+
+/* What random bytes hardly ever are: all numbers of 16 bits, all exponents of the others. */
+static void fill_numbers(uint8_t *p, uint32_t size)
+{
+	for (uint64_t i = 0; i < NUMBERS; i++) {
+		uint64_t bits = i;
+
+		if (size > 2)
+			bits = i << (8 * size - 16) | i * 0x9e3779b97f4bull >> (64 - 8 * size + 16);
+		memcpy(p + i * size, &bits, size);
+	}
+}
+
+/* Up from an odd address, down to another. */
+static void check_numbers(struct rig *r, enum hr_dtype from, enum hr_dtype to, uint8_t *want)
+{
+	uint64_t in = NUMBERS * hr_dtype_size(from), out = NUMBERS * hr_dtype_size(to);
+	uint8_t *src = r->ring + 1, *down = r->ring + r->ring_len / 2;
+	void *base = hr_buffer_address(r->buf);
+	struct hr__move up = {src, base, in}, back = {base, down + 3, in};
+
+	fill_numbers(src, hr_dtype_size(from));
+	hr__cast(want, src, in, from, to);
+	assert_true(move_and_wait(r, HR__HOST_TO_DEVICE, &up, 1, from, to) > 0);
+	assert_int_equal(hr_buffer_copy_out(r->buf, 0, down, out), 0);
+	assert_memory_equal(down, want, out);
+	assert_int_equal(hr_buffer_copy_in(r->buf, 0, src, in), 0);
+	memset(down, 0xee, out + 8);
+	assert_true(move_and_wait(r, HR__DEVICE_TO_HOST, &back, 1, from, to) > 0);
+	assert_memory_equal(down + 3, want, out);
+	assert_int_equal(down[2], 0xee);
+	assert_int_equal(down[3 + out], 0xee);
+}
+
+static void test_numbers(void **state)
+{
+	uint8_t *want = malloc(NUMBERS * 8);
+
+	for (int d = 0; d < 2; d++) {
+		struct rig r;
+
+		rig_open(&r, names[d], 2 * NUMBERS * 8 + 8192, NUMBERS * 8);
+		for (size_t c = 0; c < HR_ARRAY_LEN(casts); c++)
+			check_numbers(&r, casts[c].from, casts[c].to, want);
+		rig_close(&r);
+	}
+	free(want);
+}
+
 /* Sizes that fill one tile, many tiles, many warps; equal and unequal pieces. */
 static void test_gather_sizes(void **state)
 {
@@ -156,7 +211,7 @@ static void test_gather_sizes(void **state)
 	for (int d = 0; d < 2; d++) {
 		struct rig r;
 
-		rig_open(&r, names[d], 1 << 17, 1 << 18);
+		rig_open(&r, names[d], 1 << 18, 1 << 18);
 		fill(r.ring, r.ring_len, 5);
 		for (size_t i = 0; i < HR_ARRAY_LEN(sizes) * HR_ARRAY_LEN(casts) * 2; i++) {
 			size_t c = i / 2 % HR_ARRAY_LEN(casts), k = i / 2 / HR_ARRAY_LEN(casts);
@@ -468,6 +523,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_gather_alignments, fake_clean),
+		cmocka_unit_test_teardown(test_numbers, fake_clean),
 		cmocka_unit_test_teardown(test_gather_sizes, fake_clean),
 		cmocka_unit_test_teardown(test_directions, fake_clean),
 		cmocka_unit_test_teardown(test_refusals, fake_clean),

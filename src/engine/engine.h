@@ -104,8 +104,13 @@ int hr__engine_check_owner(struct hr_engine *e);
 /* route.c: hr__route_get() - the entry for @file; NULL if all are in use. */
 struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file);
 /* hr__route_way() - the way for this kind of request. Return: 0 or -code with a sentence. */
-int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
-		  struct hr__way **out);
+int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast);
+static inline int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op,
+				bool cast, struct hr__way **out)
+{
+	*out = &route->ways[op][cast];
+	return (*out)->known ? 0 : hr__route_choose(e, route, op, cast);
+}
 void hr__routes_drop(struct hr_engine *e);
 
 /* open.c: hr__open_pagecache() - have e->pagecache. Return: 0 or -code with a sentence. */

@@ -78,8 +78,7 @@ static void count_refusals(const struct hr_file *file, const struct hr__verdict 
 		hr__page_refuse("direct I/O", file->direct_reason);
 }
 
-int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
-		  struct hr__way **out)
+int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast)
 {
 	struct hr__way *way = &route->ways[op][cast];
 	struct hr__verdict verdicts[HR_PATH_MAX];
@@ -87,9 +86,6 @@ int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, b
 	struct hr__limits *limits = &way->limits;
 	int best, ret;
 
-	*out = way;
-	if (way->known)
-		return 0;
 	best = hr__select(route->file, e->dev, &shape, e->opts.path, verdicts);
 	count_refusals(route->file, verdicts);
 	if (best < 0)

@@ -239,6 +239,7 @@ static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
 	else if (seg->mapping && !seg->again)
 		ret = hr__pagecache_take(e->pagecache, seg);
 	if (ret < 0) {
+		e->pagecache->in_hand++;
 		hr__pagecache_fail(e->pagecache, seg, ret);
 		return NULL;
 	}
@@ -263,8 +264,10 @@ uint32_t hr__feed(struct hr_engine *e)
 		t = choose(e, e->held);
 		if (t && !t->ops->room(t, e->held->plan.len))
 			break;
-		if (t)
+		if (t) {
+			t->in_hand++;
 			t->ops->submit(t, e->held);
+		}
 		e->stats.segments += t && t != e->pagecache;
 		e->held = NULL;
 		sent++;

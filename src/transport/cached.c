@@ -72,7 +72,7 @@ bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
 	}
 }
 
-bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
+bool hr__cached_copy(struct hr__seg *seg, const struct hr_engine_options *opts,
 		     struct hr_stats *stats)
 {
 	uint32_t skip = seg->plan.first.seg_off; /* nobody wants what lies before it */

@@ -92,7 +92,22 @@ void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts);
  * hr__cached_read() - serve a read from the page cache without waiting, if it is there.
  * seg->addr is set. Return: true when all of it has been copied (seg->done, seg->cached).
  */
-bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
+bool hr__cached_copy(struct hr__seg *seg, const struct hr_engine_options *opts,
 		     struct hr_stats *stats);
+static inline bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
+				   struct hr_stats *stats)
+{
+	struct hr__heat *heat = seg->heat;
+
+	if (opts->direct)
+		return false;
+	/* As hr__looks_hot() would say, without the call: in a cold file most of them end here. */
+	if (heat->skip && !seg->cold && !seg->file->memory_backed) {
+		heat->skip--;
+		seg->cold = true;
+		return false;
+	}
+	return hr__cached_copy(seg, opts, stats);
+}
 
 #endif

@@ -110,6 +110,7 @@ struct hr__transport_ops {
 /* First member of every transport's state. */
 struct hr__transport {
 	const struct hr__transport_ops *ops;
+	uint32_t in_hand; /* the engine's: segments submitted and not reaped; 0: nothing to ask */
 };
 
 extern const struct hr__transport_ops hr__transport_host, hr__transport_bounce,

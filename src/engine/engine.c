@@ -149,7 +149,7 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 		e->stats.bytes_read += seg->direct && !seg->cached ? seg->plan.len : seg->done;
 	else
 		e->stats.bytes_written += seg->done;
-	if (e->opts.cache == HR_CACHE_DROP)
+	if (seg->cache == HR_CACHE_DROP)
 		drop_cache(seg);
 	e->stats.direct_refused += !seg->direct && !seg->cached && seg->file->fd_direct < 0;
 	for (struct hr__dest *d = &seg->plan.first; d; d = d->next) {

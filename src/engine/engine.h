@@ -41,7 +41,8 @@ enum {
 /* The way of one kind of request to one file: chosen once, see transport/select.c. */
 struct hr__way {
 	bool known;
-	enum hr_path path;           /* host: bodies in place, edges staged; bounce: all staged */
+	enum hr_cache cache; /* what its reads leave in the page cache; never KEEP of writes */
+	enum hr_path path;   /* host: bodies in place, edges staged; bounce: all staged */
 	struct hr__mapping *mapping; /* what is ready of it goes by pagecache; NULL: nothing does */
 	struct hr__limits limits;
 };
@@ -112,6 +113,9 @@ static inline int hr__route_way(struct hr_engine *e, struct hr__route *route, en
 	return (*out)->known ? 0 : hr__route_choose(e, route, op, cast);
 }
 void hr__routes_drop(struct hr_engine *e);
+
+/* cache.c: what reads of @file leave in the page cache. Reads small files: once for each way. */
+enum hr_cache hr__cache_choose(const struct hr_engine *e, struct hr_file *file);
 
 /* open.c: hr__open_pagecache() - have e->pagecache. Return: 0 or -code with a sentence. */
 int hr__open_pagecache(struct hr_engine *e);

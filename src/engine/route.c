@@ -91,7 +91,8 @@ int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op
 	if (best < 0)
 		return best;
 	*limits = verdicts[best].limits;
-	if (op == HR_READ && e->opts.buffered)
+	way->cache = op == HR_READ ? hr__cache_choose(e, route->file) : HR_CACHE_AUTO;
+	if (op == HR_READ && (e->opts.buffered || way->cache == HR_CACHE_KEEP))
 		limits->offset_align = limits->memory_align = 1;
 	/*
 	 * The edges of a write take the page cache while its body goes past it. If both met in one

@@ -215,6 +215,7 @@ static bool hold_next(struct hr_engine *e)
 	io->segments_++;
 	seg->file = e->window_route->file;
 	seg->op = e->window_op;
+	seg->cache = e->window_way->cache;
 	seg->from = e->window_from;
 	seg->to = e->window_to;
 	seg->heat = &e->window_route->heat;

@@ -41,6 +41,9 @@ struct hr_file {
 	char direct_reason[160];
 	char fs_name[24];
 	uint64_t dev, ino; /* identity, for caches */
+	/* what hr_file_hint() was told */
+	_Atomic enum hr_cache hint;
+	_Atomic uint64_t set_bytes;
 	/* mincore needs a mapping of the file: made on first use, replaced when the file grows */
 	void *map;
 	uint64_t map_len;

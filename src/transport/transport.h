@@ -35,6 +35,7 @@ struct hr__seg {
 	struct hr__transport *owner;
 	struct hr_file *file;
 	enum hr_op op;
+	enum hr_cache cache; /* what a read leaves in the page cache, chosen by the engine */
 	enum hr_dtype from, to;
 	/* what the queue does: set by the transport */
 	int fd;

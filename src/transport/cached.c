@@ -21,8 +21,7 @@
 
 void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts)
 {
-	bool wants_cache =
-		seg->op == HR_READ && (opts->buffered || seg->cache == HR_CACHE_KEEP);
+	bool wants_cache = seg->op == HR_READ && (opts->buffered || seg->cache == HR_CACHE_KEEP);
 
 	seg->direct =
 		seg->file->fd_direct >= 0 && !seg->plan.unaligned && !wants_cache && !seg->again;
@@ -37,12 +36,10 @@ static void went_cold(struct hr__heat *heat)
 		heat->skip = COLD_SKIP - 1;
 }
 
-bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
+bool hr__ask_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
 {
 	struct hr__heat *heat = seg->heat;
 
-	if (seg->cold)
-		return false;
 	if (seg->file->memory_backed)
 		return true;
 	if (mapped && heat->hot_run >= HOT_RUN_SURE + HOT_ASK)
@@ -52,10 +49,6 @@ bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
 		return true;
 	}
 	seg->cold = true;
-	if (heat->skip) {
-		heat->skip--;
-		return false;
-	}
 	stats->probes++;
 	switch (hr__file_residency_quick(seg->file, seg->plan.off, seg->plan.need)) {
 	case HR_RESIDENCY_HOT:
@@ -73,7 +66,7 @@ bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
 	}
 }
 
-bool hr__cached_copy(struct hr__seg *seg, const struct hr_engine_options *opts,
+bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
 		     struct hr_stats *stats)
 {
 	uint32_t skip = seg->plan.first.seg_off; /* nobody wants what lies before it */

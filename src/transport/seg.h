@@ -83,7 +83,27 @@ struct hr__heat {
  * equal answers makes that needless. @mapped: a wrong yes would not be noticed, so that even a long
  * run is questioned now and then.
  */
-bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped);
+bool hr__ask_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped);
+static inline bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
+{
+	struct hr__heat *heat = seg->heat;
+
+	if (seg->cold)
+		return false;
+	/* In a cold file most of them end here. A run of hot ones leaves nothing to skip. */
+	if (heat->skip && !seg->file->memory_backed) {
+		heat->skip--;
+		seg->cold = true;
+		return false;
+	}
+	return hr__ask_hot(seg, stats, mapped);
+}
+
+/* Offsets and addresses at which a segment of a direct file may begin, and go on after a short result. */
+static inline uint32_t hr__seg_align(const struct hr__seg *seg)
+{
+	return (uint32_t)hr__max(seg->file->offset_align, hr__max(seg->file->memory_align, 1));
+}
 
 /* hr__seg_aim() - choose the descriptor: direct where the segment allows it. */
 void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts);
@@ -92,22 +112,7 @@ void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts);
  * hr__cached_read() - serve a read from the page cache without waiting, if it is there.
  * seg->addr is set. Return: true when all of it has been copied (seg->done, seg->cached).
  */
-bool hr__cached_copy(struct hr__seg *seg, const struct hr_engine_options *opts,
+bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
 		     struct hr_stats *stats);
-static inline bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
-				   struct hr_stats *stats)
-{
-	struct hr__heat *heat = seg->heat;
-
-	if (opts->direct)
-		return false;
-	/* As hr__looks_hot() would say, without the call: in a cold file most of them end here. */
-	if (heat->skip && !seg->cold && !seg->file->memory_backed) {
-		heat->skip--;
-		seg->cold = true;
-		return false;
-	}
-	return hr__cached_copy(seg, opts, stats);
-}
 
 #endif

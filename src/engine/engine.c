@@ -151,7 +151,8 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 		e->stats.bytes_written += seg->done;
 	if (seg->cache == HR_CACHE_DROP)
 		drop_cache(seg);
-	e->stats.direct_refused += !seg->direct && !seg->cached && seg->file->fd_direct < 0;
+	e->stats.direct_refused +=
+		!seg->direct && !seg->cached && !hr__file_direct(seg->file, hr__seg_right(seg));
 	for (struct hr__dest *d = &seg->plan.first; d; d = d->next) {
 		struct hr_io *io = d->owner;
 		uint32_t bytes = seg->error ? 0 : hr__dest_valid(seg, d);

@@ -104,6 +104,7 @@ static struct hr_file *new_file(const char *path, uint32_t flags)
 	atomic_init(&file->refs, 1);
 	atomic_init(&file->attached, NULL);
 	atomic_init(&file->residency, HR__RESIDENCY_NONE);
+	atomic_init(&file->direct_denied, 0);
 	atomic_init(&file->hint, HR_CACHE_AUTO);
 	atomic_init(&file->set_bytes, 0);
 	atomic_flag_clear(&file->map_lock);

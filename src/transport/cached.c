@@ -23,8 +23,8 @@ void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts)
 {
 	bool wants_cache = seg->op == HR_READ && (opts->buffered || seg->cache == HR_CACHE_KEEP);
 
-	seg->direct =
-		seg->file->fd_direct >= 0 && !seg->plan.unaligned && !wants_cache && !seg->again;
+	seg->direct = !seg->plan.unaligned && !wants_cache && !seg->again &&
+		      hr__file_direct(seg->file, hr__seg_right(seg));
 	seg->fd = seg->direct ? seg->file->fd_direct : seg->file->fd;
 	seg->fixed = -1;
 }

@@ -105,6 +105,11 @@ static inline uint32_t hr__seg_align(const struct hr__seg *seg)
 	return (uint32_t)hr__max(seg->file->offset_align, hr__max(seg->file->memory_align, 1));
 }
 
+static inline uint32_t hr__seg_right(const struct hr__seg *seg)
+{
+	return seg->op == HR_READ ? HR_FILE_READ : HR_FILE_WRITE;
+}
+
 /* hr__seg_aim() - choose the descriptor: direct where the segment allows it. */
 void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts);
 

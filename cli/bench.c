@@ -39,6 +39,8 @@ static const struct cli_option options[] = {
 	    "force one path; classic: blocking read and copy, without this library", 0, 0),
 	OPT("buffered", CLI_FLAG, buffered, NULL, "go through the page cache", 0, 0),
 	OPT("direct", CLI_FLAG, direct, NULL, "never look into the page cache", 0, 0),
+	OPT("cache", CLI_CHOICE, cache, "auto|keep|drop",
+	    "what reads leave in the page cache (default auto)", 0, 0),
 	OPT("staging", CLI_SIZE, staging, "SIZE", "ring of host memory for each engine", 256 << 10,
 	    16ull << 30),
 	OPT("seed", CLI_NUMBER, seed, "N", "of the order and of the written pattern (default 0)", 0,
@@ -428,6 +430,8 @@ static int check_settings(const struct bench_settings *set)
 
 	if (set->buffered && set->direct)
 		return cli_usage_error("bench", "--buffered and --direct exclude each other");
+	if (set->direct && cli_cache(set->cache) == HR_CACHE_KEEP)
+		return cli_usage_error("bench", "--cache keep and --direct exclude each other");
 	if (write && set->bs % 8)
 		return cli_usage_error("bench", "--bs must be a multiple of 8 to write");
 	if (!strcmp(set->path, "classic") && (set->batch > 1 || set->direct))
@@ -463,6 +467,7 @@ int cli_verb_bench(int argc, char **argv)
 		.rw = "randread",
 		.path = "auto",
 		.from = "bytes",
+		.cache = "auto",
 		.bs = 8192,
 		.depth = 64,
 		.threads = 1,

@@ -42,6 +42,7 @@ int bench_open_engine(const struct bench *b, struct hr_engine **out)
 		.staging_bytes = set->staging,
 		.buffered = set->buffered,
 		.direct = set->direct,
+		.cache = cli_cache(set->cache),
 		.map = true,
 	};
 

@@ -191,6 +191,12 @@ void cli_device_json(const struct cli_device *device, json_t *object);
 
 /* -- small things ------------------------------------------------------------------------------- */
 
+/* The word of --cache, which cli_parse() has checked. */
+static inline enum hr_cache cli_cache(const char *word)
+{
+	return *word == 'k' ? HR_CACHE_KEEP : *word == 'd' ? HR_CACHE_DROP : HR_CACHE_AUTO;
+}
+
 static inline uint64_t cli_now_ns(void)
 {
 	struct timespec ts;

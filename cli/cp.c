@@ -20,7 +20,7 @@
 
 struct settings {
 	struct cli_common common;
-	const char *path;
+	const char *path, *cache;
 	uint64_t chunk, depth;
 	bool verify;
 };
@@ -35,6 +35,8 @@ static const struct cli_option options[] = {
 	    1 << 30),
 	OPT("depth", CLI_NUMBER, depth, "N", "chunks in flight (default 8)", 1, 1024),
 	OPT("path", CLI_CHOICE, path, "auto|host|bounce", "force one path (default auto)", 0, 0),
+	OPT("cache", CLI_CHOICE, cache, "auto|keep|drop",
+	    "what reading SRC leaves in the page cache (default auto)", 0, 0),
 	OPT("verify", CLI_FLAG, verify, NULL, "read both files again and compare", 0, 0),
 	CLI_COMMON_OPTIONS(struct settings),
 };
@@ -135,7 +137,7 @@ static int open_engine(struct job *job)
 {
 	uint64_t chunks = (job->size + job->set->chunk - 1) / job->set->chunk;
 	uint64_t depth = cli_min(job->set->depth, chunks ? chunks : 1);
-	struct hr_engine_options opts = {.threads = 16};
+	struct hr_engine_options opts = {.threads = 16, .cache = cli_cache(job->set->cache)};
 	int err;
 
 	hr_path_parse(job->set->path, &opts.path);
@@ -384,7 +386,7 @@ static int close_job(struct job *job, int code)
 
 int cli_verb_cp(int argc, char **argv)
 {
-	struct settings set = {.path = "auto", .chunk = 4 << 20, .depth = 8};
+	struct settings set = {.path = "auto", .cache = "auto", .chunk = 4 << 20, .depth = 8};
 	struct job *job;
 	int first, code = cli_parse(&usage, argc, argv, &set, &first);
 

@@ -34,6 +34,16 @@ enum hr_residency {
 	HR_RESIDENCY_MIXED = 3,
 };
 
+/*
+ * What reads leave behind in the page cache. An engine that is told KEEP or DROP does that for every
+ * file; with AUTO, and without HEADRACE_CACHE, it goes by the hint of each file.
+ */
+enum hr_cache {
+	HR_CACHE_AUTO = 0, /* cold data goes past it where direct I/O works; hot data stays */
+	HR_CACHE_KEEP = 1, /* cold data goes through it, for the next reader */
+	HR_CACHE_DROP = 2, /* where it has to go through, it is dropped again; hot data stays hot */
+};
+
 struct hr_file_info {
 	uint64_t size_bytes;
 	uint32_t offset_align; /* direct I/O: file offset and length, bytes; 0 = no direct I/O */
@@ -99,6 +109,19 @@ int hr_file_truncate(struct hr_file *file, uint64_t len_bytes);
 
 /* hr_file_sync() - fdatasync(2) on the file. Return: 0 or -errno. */
 int hr_file_sync(struct hr_file *file);
+
+/*
+ * hr_file_hint() - tell what is known of the file's readers; before an engine first reads it.
+ * @cache: KEEP: it will be read again, as weights are by the next start and by other processes. An
+ *         engine then reads it through the page cache if all of the set fits into half of the memory
+ *         that is available (the cgroup's limit counts), and as without a hint otherwise.
+ *         DROP: it is read once. AUTO: takes a hint back.
+ * @set_bytes: size of all files that are read together, this one included; 0: it is alone.
+ *
+ * Without a hint, a set that does not fit and cannot be read directly is dropped behind the reader.
+ * Any thread may call. Return: 0, -EINVAL.
+ */
+int hr_file_hint(struct hr_file *file, enum hr_cache cache, uint64_t set_bytes);
 
 /* hr_file_drop_cache() - ask the kernel to forget clean pages of the file. Return: 0 or -errno. */
 int hr_file_drop_cache(struct hr_file *file);

@@ -94,13 +94,6 @@ struct hr_io {
 	int32_t error_;
 };
 
-/* What reads leave behind in the page cache. */
-enum hr_cache {
-	HR_CACHE_AUTO = 0, /* as HEADRACE_CACHE says; there: cold data goes past it where it can */
-	HR_CACHE_KEEP = 1, /* cold data goes through it, for the next reader; as .buffered */
-	HR_CACHE_DROP = 2, /* where it has to go through, it is dropped again; hot data stays hot */
-};
-
 struct hr_engine_options {
 	uint32_t depth;   /* requests to the drive in flight, 1..4096; 0 = 128 */
 	uint32_t threads; /* threads for reads when io_uring is denied; 0 = none, 1..256 */
@@ -109,10 +102,10 @@ struct hr_engine_options {
 	uint32_t request_bytes; /* longest single read or write, 4 KiB..16 MiB; 0 = 1 MiB */
 	enum hr_path path;      /* force one path; AUTO lets the engine choose */
 	uint64_t timeout_ns;    /* longest wait of the simple calls; 0 = 60 s */
-	enum hr_cache cache;
-	bool buffered; /* reads go through the page cache even where direct I/O works */
-	bool direct;   /* reads never look into the page cache */
-	bool no_uring; /* as HEADRACE_NO_URING=1 */
+	enum hr_cache cache;    /* what reads leave in the page cache, see file.h */
+	bool buffered;          /* reads go through the page cache even where direct I/O works */
+	bool direct;            /* reads never look into the page cache */
+	bool no_uring;          /* as HEADRACE_NO_URING=1 */
 	/*
 	 * Device "host" only: hot data is copied out of a mapping of the file, without read(2). A file
 	 * that is truncated meanwhile raises SIGBUS, so this installs a handler for that signal, once

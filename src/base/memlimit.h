@@ -16,4 +16,12 @@ uint64_t hr__cgroup_limit(const char *root);
 /* hr__memory_allowed() - physical memory, or the cgroup's limit where that is less. */
 uint64_t hr__memory_allowed(void);
 
+/*
+ * hr__memory_available() - what can be had now without swapping: what the kernel calls available, or
+ * what the cgroup's limit leaves where that is less. Page cache counts as available in both: it can
+ * be dropped for something better. Reads a few small files: not for the data path.
+ * @root: as above. Return: bytes, 0 where the kernel does not tell.
+ */
+uint64_t hr__memory_available(const char *root);
+
 #endif

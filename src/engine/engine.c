@@ -96,6 +96,20 @@ static void enqueue(struct hr_engine *e, struct hr_io *io, uint64_t now)
 	e->queued_end = &io->next_;
 }
 
+/* Where no way exists, say so now and not later. */
+static int check_way(struct hr_engine *e, const struct hr_io *io)
+{
+	struct hr__route *route = hr__route_get(e, io->file);
+	struct hr__way *way;
+
+	return route ? hr__route_way(e, route, io->op, io->from != io->to, &way) : 0;
+}
+
+static bool same_way(const struct hr_io *a, const struct hr_io *b)
+{
+	return a->file == b->file && a->op == b->op && (a->from != a->to) == (b->from != b->to);
+}
+
 int hr_submit(struct hr_engine *e, struct hr_io *const *ios, uint32_t n)
 {
 	int ret = hr__engine_check_owner(e);
@@ -103,17 +117,9 @@ int hr_submit(struct hr_engine *e, struct hr_io *const *ios, uint32_t n)
 	uint32_t taken = 0;
 
 	for (; !ret && taken < n; taken++) {
-		struct hr__route *route;
-		struct hr__way *way;
-
 		ret = hr__io_check(e, ios[taken]);
-		if (ret)
-			break;
-		/* Where no way exists, say so now and not later. */
-		route = hr__route_get(e, ios[taken]->file);
-		if (route)
-			ret = hr__route_way(e, route, ios[taken]->op,
-					    ios[taken]->from != ios[taken]->to, &way);
+		if (!ret && (!taken || !same_way(ios[taken - 1], ios[taken])))
+			ret = check_way(e, ios[taken]);
 		if (ret)
 			break;
 		enqueue(e, ios[taken], now);
@@ -162,9 +168,10 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 		e->stats.bytes_read += seg->direct && !seg->cached ? seg->plan.len : seg->done;
 	else
 		e->stats.bytes_written += seg->done;
-	if (e->opts.cache == HR_CACHE_DROP)
+	if (seg->cache == HR_CACHE_DROP)
 		drop_cache(seg);
-	e->stats.direct_refused += !seg->direct && !seg->cached && seg->file->fd_direct < 0;
+	e->stats.direct_refused +=
+		!seg->direct && !seg->cached && !hr__file_direct(seg->file, hr__seg_right(seg));
 	if (seg->list_io) {
 		credit_io(e, seg, first, seg->plan.len, seg->error ? 0 : seg->plan.len);
 	} else {
@@ -205,10 +212,11 @@ static uint32_t harvest(struct hr_engine *e, bool idle)
 	for (uint32_t i = 0; i < HR_ARRAY_LEN(ts); i++) {
 		uint32_t n;
 
-		if (!ts[i])
+		if (!ts[i] || !ts[i]->in_hand)
 			continue;
 		do {
 			n = ts[i]->ops->reap(ts[i], segs, SEG_BATCH, idle);
+			ts[i]->in_hand -= n;
 			for (uint32_t k = 0; k < n; k++) {
 				if (segs[k]->again && segs[k]->owner == e->pagecache)
 					read_again(e, segs[k]);
@@ -277,9 +285,10 @@ static uint32_t round_max(const struct hr_engine *e, uint32_t want)
 /* As wait() of a transport, for whichever has something on its lane. */
 static int wait_lanes(struct hr_engine *e, uint64_t timeout_ns)
 {
-	if (e->pagecache && e->pagecache->ops->wait(e->pagecache, timeout_ns))
+	if (e->pagecache && e->pagecache->in_hand &&
+	    e->pagecache->ops->wait(e->pagecache, timeout_ns))
 		return 1;
-	return e->bounce->ops->wait(e->bounce, timeout_ns);
+	return e->bounce->in_hand ? e->bounce->ops->wait(e->bounce, timeout_ns) : 0;
 }
 
 /* One turn: send, wait for the drive or the device, move on what came. Return: 0 or -code. */

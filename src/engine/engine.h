@@ -41,7 +41,8 @@ enum {
 /* The way of one kind of request to one file: chosen once, see transport/select.c. */
 struct hr__way {
 	bool known;
-	enum hr_path path;           /* host: bodies in place, edges staged; bounce: all staged */
+	enum hr_cache cache; /* what its reads leave in the page cache; never KEEP of writes */
+	enum hr_path path;   /* host: bodies in place, edges staged; bounce: all staged */
 	struct hr__mapping *mapping; /* what is ready of it goes by pagecache; NULL: nothing does */
 	struct hr__limits limits;
 };
@@ -107,9 +108,17 @@ int hr__engine_check_owner(struct hr_engine *e);
 /* route.c: hr__route_get() - the entry for @file; NULL if all are in use. */
 struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file);
 /* hr__route_way() - the way for this kind of request. Return: 0 or -code with a sentence. */
-int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
-		  struct hr__way **out);
+int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast);
+static inline int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op,
+				bool cast, struct hr__way **out)
+{
+	*out = &route->ways[op][cast];
+	return (*out)->known ? 0 : hr__route_choose(e, route, op, cast);
+}
 void hr__routes_drop(struct hr_engine *e);
+
+/* cache.c: what reads of @file leave in the page cache. Reads small files: once for each way. */
+enum hr_cache hr__cache_choose(const struct hr_engine *e, struct hr_file *file);
 
 /* open.c: hr__open_pagecache() - have e->pagecache. Return: 0 or -code with a sentence. */
 int hr__open_pagecache(struct hr_engine *e);

@@ -78,8 +78,7 @@ static void count_refusals(const struct hr_file *file, const struct hr__verdict 
 		hr__page_refuse("direct I/O", file->direct_reason);
 }
 
-int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
-		  struct hr__way **out)
+int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast)
 {
 	struct hr__way *way = &route->ways[op][cast];
 	struct hr__verdict verdicts[HR_PATH_MAX];
@@ -87,15 +86,13 @@ int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, b
 	struct hr__limits *limits = &way->limits;
 	int best, ret;
 
-	*out = way;
-	if (way->known)
-		return 0;
 	best = hr__select(route->file, e->dev, &shape, e->opts.path, verdicts);
 	count_refusals(route->file, verdicts);
 	if (best < 0)
 		return best;
 	*limits = verdicts[best].limits;
-	if (op == HR_READ && e->opts.buffered)
+	way->cache = op == HR_READ ? hr__cache_choose(e, route->file) : HR_CACHE_AUTO;
+	if (op == HR_READ && (e->opts.buffered || way->cache == HR_CACHE_KEEP))
 		limits->offset_align = limits->memory_align = 1;
 	/*
 	 * The edges of a write take the page cache while its body goes past it. If both met in one

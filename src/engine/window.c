@@ -118,6 +118,7 @@ static void seg_begin(struct hr_engine *e, struct hr__seg *seg)
 	io->segments_++;
 	seg->file = e->window_route->file;
 	seg->op = e->window_op;
+	seg->cache = e->window_way->cache;
 	seg->from = e->window_from;
 	seg->to = e->window_to;
 	seg->heat = &e->window_route->heat;
@@ -356,6 +357,7 @@ static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
 	else if (seg->mapping && !seg->again)
 		ret = hr__pagecache_take(e->pagecache, seg);
 	if (ret < 0) {
+		e->pagecache->in_hand++;
 		hr__pagecache_fail(e->pagecache, seg, ret);
 		return NULL;
 	}
@@ -380,8 +382,10 @@ uint32_t hr__feed(struct hr_engine *e)
 		t = choose(e, e->held);
 		if (t && !t->ops->room(t, e->held->plan.len))
 			break;
-		if (t)
+		if (t) {
+			t->in_hand++;
 			t->ops->submit(t, e->held);
+		}
 		e->stats.segments += t && t != e->pagecache;
 		e->held = NULL;
 		sent++;

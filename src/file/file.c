@@ -104,6 +104,9 @@ static struct hr_file *new_file(const char *path, uint32_t flags)
 	atomic_init(&file->refs, 1);
 	atomic_init(&file->attached, NULL);
 	atomic_init(&file->residency, HR__RESIDENCY_NONE);
+	atomic_init(&file->direct_denied, 0);
+	atomic_init(&file->hint, HR_CACHE_AUTO);
+	atomic_init(&file->set_bytes, 0);
 	atomic_flag_clear(&file->map_lock);
 	file->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
 	file->flags = flags;
@@ -444,6 +447,16 @@ int hr_file_sync(struct hr_file *file)
 	if (err < 0)
 		return fail_on(file, err, "data may not have reached the drive",
 			       "write it again elsewhere and look at the kernel's log (dmesg)");
+	return 0;
+}
+
+int hr_file_hint(struct hr_file *file, enum hr_cache cache, uint64_t set_bytes)
+{
+	if ((uint32_t)cache > HR_CACHE_DROP)
+		return hr__fail(EINVAL, "%s: hint %u is unknown; use auto, keep or drop",
+				file->path, cache);
+	atomic_store_explicit(&file->set_bytes, set_bytes, memory_order_relaxed);
+	atomic_store_explicit(&file->hint, cache, memory_order_relaxed);
 	return 0;
 }
 

@@ -35,12 +35,16 @@ struct hr_file {
 	int fd_direct;                           /* O_DIRECT, or -1 */
 	uint32_t offset_align;                   /* direct: power of two; 0 without direct I/O */
 	uint32_t memory_align;                   /* direct: power of two; 0 without direct I/O */
+	atomic_uint direct_denied; /* HR_FILE_READ, HR_FILE_WRITE: refused later, see ioq.c */
 	bool is_block_device;
 	bool nowait;        /* RWF_NOWAIT reads work: a buffered read can say "not in the cache" */
 	bool memory_backed; /* tmpfs, ramfs: always hot */
 	char direct_reason[160];
 	char fs_name[24];
 	uint64_t dev, ino; /* identity, for caches */
+	/* what hr_file_hint() was told */
+	_Atomic enum hr_cache hint;
+	_Atomic uint64_t set_bytes;
 	/* mincore needs a mapping of the file: made on first use, replaced when the file grows */
 	void *map;
 	uint64_t map_len;
@@ -54,6 +58,13 @@ void hr__file_put(struct hr_file *file);
 
 /* Size as of now: st_size, or the length of a block device. Return: 0 or -errno. */
 int hr__file_size(struct hr_file *file, uint64_t *out);
+
+/* May a request go past the page cache? @right: HR_FILE_READ or HR_FILE_WRITE. */
+static inline bool hr__file_direct(const struct hr_file *file, uint32_t right)
+{
+	return file->fd_direct >= 0 &&
+	       !(atomic_load_explicit(&file->direct_denied, memory_order_relaxed) & right);
+}
 
 /* What a file was like when it was looked at; a difference means that it may have been changed. */
 struct hr__file_stamp {

@@ -31,6 +31,14 @@ void hr__plan_init(struct hr__plan *plan, struct hr__want *wants, uint32_t cap)
 	plan->sorted = true;
 }
 
+/* The longest in-place request after which the next address is still aligned. */
+static uint64_t in_place_max(const struct hr__limits *l)
+{
+	if (l->offset_align == 1 || l->segment_max < l->memory_align)
+		return l->segment_max;
+	return hr__align_down(l->segment_max, hr__max(l->offset_align, l->memory_align));
+}
+
 void hr__plan_begin(struct hr__plan *plan, const struct hr__limits *limits)
 {
 	assert(hr__is_pow2(limits->offset_align) && hr__is_pow2(limits->memory_align));
@@ -44,6 +52,11 @@ void hr__plan_begin(struct hr__plan *plan, const struct hr__limits *limits)
 	plan->n = 0;
 	plan->first = 0;
 	plan->sorted = true;
+	plan->whole = limits->in_place && !limits->write;
+	plan->whole_max = in_place_max(limits);
+	plan->block_mask = limits->offset_align - 1;
+	/* A buffered request takes any address. */
+	plan->address_mask = limits->offset_align > 1 ? limits->memory_align - 1 : 0;
 }
 
 /* -- sorting ---------------------------------------------------------------------------------- */
@@ -157,6 +170,16 @@ static uint64_t find_body_end(const struct hr__limits *l, const struct hr__want 
 	return stop;
 }
 
+/*
+ * Random reads of whole blocks are the common case that has to be cheap: one request each, straight
+ * to its destination. No neighbour can change that, so a window of them needs no order.
+ */
+static bool is_whole(const struct hr__plan *plan, const struct hr__want *w)
+{
+	return w->len <= plan->whole_max && !((w->file_off | w->len) & plan->block_mask) &&
+	       !(w->dst & plan->address_mask);
+}
+
 int64_t hr__plan_add(struct hr__plan *plan, uint64_t file_off, uint64_t len, uint64_t dst,
 		     void *owner)
 {
@@ -181,7 +204,12 @@ int64_t hr__plan_add(struct hr__plan *plan, uint64_t file_off, uint64_t len, uin
 	w->len = end - file_off;
 	w->dst = dst;
 	w->owner = owner;
-	w->body_end = find_body_end(l, w);
+	if (plan->whole && is_whole(plan, w)) {
+		w->body_end = end;
+	} else {
+		w->body_end = find_body_end(l, w);
+		plan->whole = false;
+	}
 	if (plan->n && w[-1].file_off > file_off)
 		plan->sorted = false;
 	plan->n++;
@@ -199,14 +227,6 @@ static uint64_t staged_len(const struct hr__limits *l, const struct hr__want *w)
 	if (!in_body(w))
 		return w->len;
 	return hr__align_up(w->file_off, l->offset_align) - w->file_off;
-}
-
-/* The longest in-place request after which the next address is still aligned. */
-static uint64_t in_place_max(const struct hr__limits *l)
-{
-	if (l->offset_align == 1 || l->segment_max < l->memory_align)
-		return l->segment_max;
-	return hr__align_down(l->segment_max, hr__max(l->offset_align, l->memory_align));
 }
 
 /* Move @len bytes from the front of @w into the destination @d of @seg. */
@@ -250,6 +270,24 @@ static void next_in_place(struct hr__plan *plan, struct hr__plan_segment *seg)
 	seg->unaligned = false;
 	single(plan, seg, w->file_off,
 	       hr__min(w->body_end - w->file_off, in_place_max(&plan->limits)));
+}
+
+/* As next_in_place(), where the request is the piece. */
+static void next_whole(struct hr__plan *plan, struct hr__plan_segment *seg)
+{
+	const struct hr__want *w = &plan->wants[plan->first++];
+
+	seg->off = w->file_off;
+	seg->len = seg->need = (uint32_t)w->len;
+	seg->in_place = true;
+	seg->unaligned = false;
+	seg->n_dests = 1;
+	seg->first = (struct hr__dest){
+		.owner = w->owner,
+		.dst = w->dst,
+		.len = (uint32_t)w->len,
+	};
+	seg->last = &seg->first;
 }
 
 static void next_write(struct hr__plan *plan, struct hr__plan_segment *seg)
@@ -410,6 +448,10 @@ int hr__plan_next(struct hr__plan *plan, struct hr__dest_pool *pool, struct hr__
 
 	if (hr__plan_done(plan))
 		return 0;
+	if (plan->whole) {
+		next_whole(plan, seg);
+		return 1;
+	}
 	if (!plan->sorted) {
 		sort_wants(plan->wants, plan->n);
 		plan->sorted = true;
@@ -426,10 +468,8 @@ int hr__plan_next(struct hr__plan *plan, struct hr__dest_pool *pool, struct hr__
 	return 1;
 }
 
-void hr__dests_free(struct hr__dest_pool *pool, struct hr__plan_segment *seg)
+void hr__dests_free_chain(struct hr__dest_pool *pool, struct hr__plan_segment *seg)
 {
-	if (seg->n_dests < 2)
-		return;
 	seg->last->next = pool->free;
 	pool->free = seg->first.next;
 	pool->n_free += seg->n_dests - 1;

@@ -70,10 +70,13 @@ struct hr__dest_pool {
 
 struct hr__plan {
 	struct hr__limits limits;
+	/* What makes a piece one request by itself: see is_whole() in plan.c. */
+	uint64_t whole_max, block_mask, address_mask;
 	struct hr__want *wants; /* the caller's array of cap entries */
 	uint32_t cap, n;
 	uint32_t first; /* wants before it are finished */
 	bool sorted;
+	bool whole; /* every piece is a request by itself: they stay in the order they came */
 };
 
 /* hr__plan_init() - an empty plan over the caller's array; no other memory is needed. */
@@ -92,7 +95,8 @@ int64_t hr__plan_add(struct hr__plan *plan, uint64_t file_off, uint64_t len, uin
 		     void *owner);
 
 /*
- * hr__plan_next() - the next segment, in ascending file offset.
+ * hr__plan_next() - the next segment, in ascending file offset; where every piece of the window is
+ * one in-place request by itself, so that nothing could be merged, in the order they were added.
  * Every wanted byte appears in exactly one destination of exactly one segment.
  * Stops adding destinations when @pool is empty (the segment is cut short, never dropped).
  * Return: 1 and *seg, 0 when the window is finished.
@@ -110,6 +114,11 @@ static inline bool hr__plan_done(const struct hr__plan *plan)
 }
 
 /* hr__dests_free() - give a segment's chained destinations back to the pool. */
-void hr__dests_free(struct hr__dest_pool *pool, struct hr__plan_segment *seg);
+void hr__dests_free_chain(struct hr__dest_pool *pool, struct hr__plan_segment *seg);
+static inline void hr__dests_free(struct hr__dest_pool *pool, struct hr__plan_segment *seg)
+{
+	if (seg->n_dests > 1)
+		hr__dests_free_chain(pool, seg);
+}
 
 #endif

@@ -217,6 +217,8 @@ int hr_dataset_open(const char *const *paths, uint32_t n, const struct hr_datase
 			rc = join_part(ds, part, paths[i]);
 		ds->n_parts++; /* also a half-opened one: it is closed with the others */
 	}
+	for (uint32_t i = 0; i < n && rc == 0; i++) /* they are read together: fit or do not */
+		rc = hr_file_hint(ds->parts[i].file, HR_CACHE_AUTO, ds->info.bytes);
 	if (rc == 0) {
 		ds->info.files = n;
 		rc = set_fingerprint(ds, opts);

@@ -87,7 +87,8 @@ static void bounce_submit(struct hr__transport *t, struct hr__seg *seg)
 	struct bounce *b = (struct bounce *)t;
 
 	seg->owner = t;
-	seg->addr = hr__staging_take(b->env.staging, seg->plan.len, &seg->ring_slot);
+	seg->addr = hr__staging_take(b->env.staging, seg->plan.len, hr__seg_align(seg),
+				     &seg->ring_slot);
 	hr__seg_aim(seg, b->env.opts);
 	if (b->env.ioq->fixed)
 		seg->fixed = 0;

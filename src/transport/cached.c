@@ -21,10 +21,10 @@
 
 void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts)
 {
-	bool wants_cache = opts->buffered && seg->op == HR_READ;
+	bool wants_cache = seg->op == HR_READ && (opts->buffered || seg->cache == HR_CACHE_KEEP);
 
-	seg->direct =
-		seg->file->fd_direct >= 0 && !seg->plan.unaligned && !wants_cache && !seg->again;
+	seg->direct = !seg->plan.unaligned && !wants_cache && !seg->again &&
+		      hr__file_direct(seg->file, hr__seg_right(seg));
 	seg->fd = seg->direct ? seg->file->fd_direct : seg->file->fd;
 	seg->fixed = -1;
 }
@@ -36,12 +36,10 @@ static void went_cold(struct hr__heat *heat)
 		heat->skip = COLD_SKIP - 1;
 }
 
-bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
+bool hr__ask_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
 {
 	struct hr__heat *heat = seg->heat;
 
-	if (seg->cold)
-		return false;
 	if (seg->file->memory_backed)
 		return true;
 	if (mapped && heat->hot_run >= HOT_RUN_SURE + HOT_ASK)
@@ -51,10 +49,6 @@ bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
 		return true;
 	}
 	seg->cold = true;
-	if (heat->skip) {
-		heat->skip--;
-		return false;
-	}
 	stats->probes++;
 	switch (hr__file_residency_quick(seg->file, seg->plan.off, seg->plan.need)) {
 	case HR_RESIDENCY_HOT:

@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include <headrace/config.h>
+
+#include "base/log.h"
 #include "base/util.h"
 #include "transport/ioq.h"
-#include "transport/transport.h"
+#include "transport/seg.h"
 
 /* Results without progress that a segment survives. EAGAIN can come in bursts, EOF is asked once. */
 #define TRIES_MAX 1000u
@@ -70,6 +73,25 @@ static bool seg_short_read(struct hr__seg *seg, uint32_t end, bool stuck, struct
 	return true;
 }
 
+/*
+ * Some file systems let O_DIRECT be set, even read with it, and refuse a request later: overlayfs on
+ * squashfs, sshfs for writes. The rest of the segment, and of the file, takes the page cache.
+ */
+static bool seg_go_buffered(struct hr__seg *seg, struct hr_stats *stats)
+{
+	uint32_t right = hr__seg_right(seg);
+
+	if (!seg->direct || hr_config_get()->require_direct)
+		return false;
+	if (!(atomic_fetch_or_explicit(&seg->file->direct_denied, right, memory_order_relaxed) &
+	      right))
+		hr__log(HR_LOG_WARN, "%s: direct %s are refused: they go through the page cache",
+			seg->file->path, seg->op == HR_READ ? "reads" : "writes");
+	seg->direct = false;
+	seg->fd = seg->file->fd;
+	return !seg_retry(seg, -EINVAL, stats);
+}
+
 bool hr__seg_step(struct hr__seg *seg, int64_t res, struct hr_stats *stats)
 {
 	uint32_t want = seg->op == HR_READ ? seg->plan.need : seg->plan.len;
@@ -77,6 +99,8 @@ bool hr__seg_step(struct hr__seg *seg, int64_t res, struct hr_stats *stats)
 
 	if (res == -EINTR || res == -EAGAIN)
 		return seg_retry(seg, res, stats);
+	if (res == -EINVAL && seg_go_buffered(seg, stats))
+		return false;
 	if (res < 0)
 		return seg_fail(seg, res);
 	if (res > seg->plan.len - seg->done)

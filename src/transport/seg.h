@@ -83,7 +83,32 @@ struct hr__heat {
  * equal answers makes that needless. @mapped: a wrong yes would not be noticed, so that even a long
  * run is questioned now and then.
  */
-bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped);
+bool hr__ask_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped);
+static inline bool hr__looks_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
+{
+	struct hr__heat *heat = seg->heat;
+
+	if (seg->cold)
+		return false;
+	/* In a cold file most of them end here. A run of hot ones leaves nothing to skip. */
+	if (heat->skip && !seg->file->memory_backed) {
+		heat->skip--;
+		seg->cold = true;
+		return false;
+	}
+	return hr__ask_hot(seg, stats, mapped);
+}
+
+/* Offsets and addresses at which a segment of a direct file may begin, and go on after a short result. */
+static inline uint32_t hr__seg_align(const struct hr__seg *seg)
+{
+	return (uint32_t)hr__max(seg->file->offset_align, hr__max(seg->file->memory_align, 1));
+}
+
+static inline uint32_t hr__seg_right(const struct hr__seg *seg)
+{
+	return seg->op == HR_READ ? HR_FILE_READ : HR_FILE_WRITE;
+}
 
 /* hr__seg_aim() - choose the descriptor: direct where the segment allows it. */
 void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts);

@@ -53,33 +53,34 @@ void hr__staging_close(struct hr__staging *s)
 	memset(s, 0, sizeof(*s));
 }
 
-/* Bytes that a piece of @len costs at the present head: itself, and what is skipped at the wrap. */
-static uint64_t cost(const struct hr__staging *s, uint64_t len)
+/* The position behind a piece of @len: after what alignment and the end of the ring make it skip. */
+static uint64_t end_of(const struct hr__staging *s, uint64_t len, uint32_t align)
 {
-	uint64_t at = s->head % s->len;
+	uint64_t at = s->head % s->len, start = hr__align_up(at, align);
 
-	return at + len > s->len ? s->len - at + len : len;
+	return s->head + (start + len > s->len ? s->len : start) - at + len;
 }
 
 bool hr__staging_room(const struct hr__staging *s, uint32_t len)
 {
-	uint64_t bytes = hr__align_up(len, HR__STAGING_ALIGN);
+	uint64_t bytes = hr__align_up(len, HR__STAGING_GRAIN);
 
 	if (s->next - s->first == s->slots_max)
 		return false;
 	if (s->first == s->next) /* empty: take() starts again at the beginning */
 		return bytes <= s->len;
-	return s->head - s->tail + cost(s, bytes) <= s->len;
+	return end_of(s, bytes, HR__STAGING_ALIGN) - s->tail <= s->len;
 }
 
-void *hr__staging_take(struct hr__staging *s, uint32_t len, uint32_t *slot)
+void *hr__staging_take(struct hr__staging *s, uint32_t len, uint32_t align, uint32_t *slot)
 {
-	uint64_t bytes = hr__align_up(len, HR__STAGING_ALIGN);
+	uint64_t bytes = hr__align_up(len, HR__STAGING_GRAIN);
 	struct hr__staging_slot *taken = &s->slots[s->next & (s->slots_max - 1)];
 
+	assert(hr__is_pow2(align) && align <= HR__STAGING_ALIGN);
 	if (s->first == s->next)
 		s->head = s->tail = 0;
-	s->head += cost(s, bytes);
+	s->head = end_of(s, bytes, (uint32_t)hr__max(align, HR__STAGING_GRAIN));
 	taken->end = s->head;
 	taken->free = false;
 	*slot = s->next++;

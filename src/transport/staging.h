@@ -15,8 +15,8 @@
 
 #include "mem/mem.h"
 
-/* Everything is placed on this boundary: the strictest alignment that direct I/O asks for. */
-#define HR__STAGING_ALIGN 4096u
+#define HR__STAGING_ALIGN 4096u /* the strictest that direct I/O asks for; of the ring itself */
+#define HR__STAGING_GRAIN 64u   /* pieces share no line of the CPU's cache */
 
 struct hr__staging_slot {
 	uint64_t end; /* ring position after it; positions only grow */
@@ -39,11 +39,15 @@ int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max,
 /* hr__staging_close() - unpin and unmap; accepts a zeroed ring. */
 void hr__staging_close(struct hr__staging *s);
 
-/* hr__staging_room() - would hr__staging_take() succeed? */
+/* hr__staging_room() - would hr__staging_take() succeed, whatever the alignment? */
 bool hr__staging_room(const struct hr__staging *s, uint32_t len);
 
-/* hr__staging_take() - contiguous memory for @len bytes; room was checked. @slot: to give it back. */
-void *hr__staging_take(struct hr__staging *s, uint32_t len, uint32_t *slot);
+/*
+ * hr__staging_take() - contiguous memory for @len bytes; room was checked.
+ * @align: of its address, a power of two up to HR__STAGING_ALIGN: most drives are content with 512, and
+ *         small reads at odd offsets then lie close together. @slot: to give it back.
+ */
+void *hr__staging_take(struct hr__staging *s, uint32_t len, uint32_t align, uint32_t *slot);
 
 void hr__staging_give(struct hr__staging *s, uint32_t slot);
 

@@ -55,6 +55,7 @@ struct hr__seg {
 	struct hr__transport *owner;
 	struct hr_file *file;
 	enum hr_op op;
+	enum hr_cache cache; /* what a read leaves in the page cache, chosen by the engine */
 	enum hr_dtype from, to;
 	/* what the queue does: set by the transport */
 	int fd;
@@ -138,6 +139,7 @@ struct hr__transport_ops {
 /* First member of every transport's state. */
 struct hr__transport {
 	const struct hr__transport_ops *ops;
+	uint32_t in_hand; /* the engine's: segments submitted and not reaped; 0: nothing to ask */
 };
 
 extern const struct hr__transport_ops hr__transport_host, hr__transport_bounce,

@@ -51,6 +51,15 @@ static void uring_push(struct hr__ioq *q, struct hr__seg *seg)
 	q->in_flight++;
 }
 
+/* As hr__seg_step(), which is asked about everything but the usual answer: all of it. */
+static bool uring_step(struct uring *u, struct hr__seg *seg, int64_t res)
+{
+	if (res != seg->plan.len - seg->done)
+		return hr__seg_step(seg, res, u->q.stats);
+	seg->done = seg->plan.len;
+	return true;
+}
+
 /* Take finished segments off the ring; unfinished ones are queued again at once. */
 static uint32_t uring_drain(struct uring *u, struct hr__seg **out, uint32_t max)
 {
@@ -65,7 +74,7 @@ static uint32_t uring_drain(struct uring *u, struct hr__seg **out, uint32_t max)
 		if (n == max)
 			break;
 		seen++;
-		if (hr__seg_step(seg, hr__sys->ring_result(cqe), u->q.stats))
+		if (uring_step(u, seg, hr__sys->ring_result(cqe)))
 			out[n++] = seg;
 		else
 			uring_prep(u, seg);

@@ -34,6 +34,21 @@ class Copy(common.CliTest):
     def test_defaults(self):
         self.copy(9 * 1024 * 1024 + 7)
 
+    def test_cache(self):
+        src = self.raw("src", common.random.Random(7).randbytes(1 << 20))
+        for word, kept in (("auto", "cold"), ("drop", "cold"), ("keep", "hot")):
+            with open(src, "rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            before = self.ok("explain", "--device", "host", "--json", src).json
+            if before["residency"]["state"] != "cold" or not before["direct"]:
+                self.skipTest("this file system does not go past its cache")
+            self.ok("cp", "--device", "host", "--cache", word, src, self.path("dst"))
+            after = self.ok("explain", "--device", "host", "--json", src).json
+            self.assertEqual(after["residency"]["state"], kept, word)
+        self.fails(2, ["--cache", "auto|keep|drop"], "cp", "--cache", "some", src, "dst")
+        self.fails(2, ["--cache", "--direct"], "bench", "--cache", "keep", "--direct", src)
+
     def test_replaces_and_keeps_the_mode(self):
         src, dst = self.raw("src", b"new" * 5000), self.raw("dst", b"old")
         os.chmod(src, 0o640)

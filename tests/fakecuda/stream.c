@@ -16,6 +16,8 @@
 
 enum op_kind { OP_COPY, OP_KERNEL, OP_EVENT, OP_WRITE, OP_CALL, OP_STOP };
 
+#define NAP_US 5000
+
 struct op {
 	struct op *next;
 	enum op_kind kind;
@@ -106,17 +108,23 @@ static void run_write(const struct op *op)
 		fake_lose();
 }
 
+/* In short naps: a test may end a long delay by another setting. */
+static void dawdle(void)
+{
+	for (long slept = 0; slept < fake_setting(FAKE_DELAY_US); slept += NAP_US) {
+		long left = fake_setting(FAKE_DELAY_US) - slept;
+		struct timespec ts = {0, (left < NAP_US ? left : NAP_US) * 1000};
+
+		if (left > 0)
+			nanosleep(&ts, NULL);
+	}
+}
+
 static void run(struct op *op)
 {
-	long delay = fake_setting(FAKE_DELAY_US);
-
 	if (op->kind == OP_STOP)
 		return;
-	if (delay) {
-		struct timespec ts = {delay / 1000000, delay % 1000000 * 1000};
-
-		nanosleep(&ts, NULL);
-	}
+	dawdle();
 	if (!fake_step())
 		return; /* a lost device does nothing, and its events never come */
 	fake_mapped_forget();

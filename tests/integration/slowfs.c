@@ -9,6 +9,9 @@
  *   plain    every read takes DELAY_MS
  *   eio      the K-th read since "reset" fails with EIO, the others are right
  *   shrink   from the K-th read since "reset" the file is only half as long
+ *   grow     up to the K-th read since "reset" the file is only half as long
+ *   short    reads return 1 byte, all but one, or a part, in turn; every fourth one all
+ *   k=N      makes K another number
  *   gate     reads wait for "release" (at most 60 s)
  *   reset    counts from 0 again and shuts the gate
  *   release  lets all reads of gate pass until "reset"
@@ -28,15 +31,16 @@
 #define SLOWFS_LEN ((3ll << 20) + 777)
 #define GATE_LIMIT_S 60
 
-static const char *const names[] = {"plain", "eio", "shrink", "gate", "reset", "release"};
-enum { PLAIN, EIO_AT, SHRINK, GATE, RESET, RELEASE, N_FILES };
+static const char *const names[] = {"plain", "eio",  "shrink", "grow",
+				    "short", "gate", "reset",  "release"};
+enum { PLAIN, EIO_AT, SHRINK, GROW, SHORT, GATE, RESET, RELEASE, N_FILES, SET_K = N_FILES };
 
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t opened;
 	bool open;
 	unsigned int background;
-	long delay_ms, k, eio_reads, shrink_reads;
+	long delay_ms, k, reads[N_FILES]; /* since "reset" */
 } s = {.lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
 
 static uint8_t pattern(uint64_t offset)
@@ -51,7 +55,7 @@ static int lookup(const char *path)
 	for (int i = 0; i < N_FILES; i++)
 		if (!strcmp(path + 1, names[i]))
 			return i;
-	return -1;
+	return strncmp(path, "/k=", 3) ? -1 : SET_K;
 }
 
 static off_t length(int file)
@@ -59,7 +63,7 @@ static off_t length(int file)
 	off_t len = file >= RESET ? 0 : SLOWFS_LEN;
 
 	pthread_mutex_lock(&s.lock);
-	if (file == SHRINK && s.shrink_reads >= s.k)
+	if ((file == SHRINK && s.reads[SHRINK] >= s.k) || (file == GROW && s.reads[GROW] < s.k))
 		len /= 2;
 	pthread_mutex_unlock(&s.lock);
 	return len;
@@ -103,7 +107,9 @@ static int slow_open(const char *path, struct fuse_file_info *fi)
 	pthread_mutex_lock(&s.lock);
 	if (file == RESET) {
 		s.open = false;
-		s.eio_reads = s.shrink_reads = 0;
+		memset(s.reads, 0, sizeof(s.reads));
+	} else if (file == SET_K) {
+		s.k = strtol(path + 3, NULL, 10);
 	} else if (file == RELEASE) {
 		s.open = true;
 		pthread_cond_broadcast(&s.opened);
@@ -124,28 +130,46 @@ static void wait_gate(void)
 	pthread_mutex_unlock(&s.lock);
 }
 
+static size_t shortened(size_t len, long count)
+{
+	switch (count % 4) {
+	case 0:
+		return len;
+	case 1:
+		return 1;
+	case 2:
+		return len > 1 ? len - 1 : len;
+	default:
+		return 1 + (size_t)count * 0x9e3779b9u % len;
+	}
+}
+
 static int slow_read(const char *path, char *buf, size_t len, off_t off, struct fuse_file_info *fi)
 {
 	struct timespec nap = {s.delay_ms / 1000, s.delay_ms % 1000 * 1000000};
+	int file = (int)fi->fh;
 	off_t size;
-	long count = 0;
+	long count, k;
 
-	nanosleep(&nap, NULL);
-	if (fi->fh == GATE)
+	if (s.delay_ms)
+		nanosleep(&nap, NULL);
+	if (file == GATE)
 		wait_gate();
+	if (file >= RESET)
+		return 0;
 	pthread_mutex_lock(&s.lock);
-	if (fi->fh == EIO_AT)
-		count = ++s.eio_reads;
-	if (fi->fh == SHRINK)
-		s.shrink_reads++;
+	count = ++s.reads[file];
+	k = s.k;
 	pthread_mutex_unlock(&s.lock);
-	if (count && count == s.k)
+	if (file == EIO_AT && count == k)
 		return -EIO;
-	size = length((int)fi->fh);
+	size = length(file);
 	if (off >= size)
 		return 0;
 	if ((off_t)len > size - off)
 		len = (size_t)(size - off);
+	if (file == SHORT)
+		len = shortened(len, count);
 	for (size_t i = 0; i < len; i++)
 		buf[i] = (char)pattern((uint64_t)off + i);
 	return (int)len;

@@ -6,16 +6,9 @@
  * Usage: test_deadline PATH-OF-slowfs DEVICE QUEUE [WAITING], QUEUE one of uring, threads; WAITING is
  * the number of asynchronous reads that FUSE lets wait (200). Exit 77: no FUSE.
  */
-#include <sys/mount.h>
-#include <sys/statfs.h>
-#include <sys/wait.h>
+#include "integration/slowfs.h"
 
-#include <headrace/headrace.h>
-
-#include "support/support.h"
-
-#define FUSE_MAGIC 0x65735546
-#define FILE_LEN ((3u << 20) + 777u)
+#define FILE_LEN SLOWFS_LEN
 #define BUFFER_LEN (4u << 20)
 #define SHORT_NS 50000000ull
 #define LONG_NS 60000000000ull
@@ -31,41 +24,14 @@ static struct {
 	uint8_t *image;
 } t;
 
-/* Mounts slowfs with its delay and its k. */
-static bool mount_slow(const char *delay_ms, const char *k)
-{
-	struct statfs st;
-	int status = -1;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		execl(slowfs, slowfs, t.dir, delay_ms, k, waiting, (char *)NULL);
-		_exit(127);
-	}
-	return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 &&
-	       statfs(t.dir, &st) == 0 && st.f_type == FUSE_MAGIC;
-}
-
 static struct hr_file *open_file(const char *name)
 {
-	struct hr_file *file;
-	char path[600];
-
-	snprintf(path, sizeof(path), "%s/%s", t.dir, name);
-	assert_int_equal(hr_file_open(path, HR_FILE_READ, &file), 0);
-	return file;
+	return slowfs_open(t.dir, name);
 }
 
-/* "reset" or "release": opening does it. */
 static void touch(const char *name)
 {
-	char path[600];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%s", t.dir, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	close(fd);
+	slowfs_touch(t.dir, name);
 }
 
 static struct hr_engine *open_engine(uint64_t timeout_ns)
@@ -295,7 +261,7 @@ int main(int argc, char **argv)
 	queue_name = argv[3];
 	waiting = argc == 5 ? argv[4] : "200";
 	t.dir = test_mkdir();
-	if (!mount_slow("5", "4")) {
+	if (!slowfs_mount(slowfs, t.dir, "5", "4", waiting)) {
 		printf("SKIP: FUSE cannot be mounted here\n");
 		test_rmdir(t.dir);
 		return 77;

@@ -63,8 +63,35 @@ static void test_neighbours(void **state)
 	free(pieces);
 }
 
-/* Windows of 8 KiB at any even offset cost 1.07 times their bytes with blocks of 512, 1.5 with 4096. */
-static void test_amplification(void **state)
+/* The pieces as one gather, or each by itself. */
+static void read_pieces(struct fixture *f, const struct hr_piece *pieces, uint32_t n, bool singly)
+{
+	struct hr_io *ios = calloc(n, sizeof(*ios)), **list = calloc(n, sizeof(struct hr_io *));
+	uint64_t sum = 0;
+	int got;
+
+	for (uint32_t i = 0; i < n; i++) {
+		ios[i] = (struct hr_io){.file = f->file, .buffer = f->buf, .piece = pieces[i]};
+		list[i] = &ios[i];
+		sum += pieces[i].len;
+	}
+	if (!singly) {
+		assert_int_equal(hr_gather(f->engine, f->file, pieces, n, f->buf, 0, 0), sum);
+	} else {
+		assert_int_equal(hr_submit(f->engine, list, n), n);
+		for (uint32_t k = 0; k < n; k += (uint32_t)got) {
+			got = hr_reap(f->engine, list, n, 1, LONG_NS);
+			assert_true(got > 0);
+		}
+		for (uint32_t i = 0; i < n; i++)
+			assert_int_equal(ios[i].res, pieces[i].len);
+	}
+	free(ios);
+	free(list);
+}
+
+/* Windows of 8 KiB at any offset cost 1.07 times their bytes with blocks of 512, 1.5 with 4096. */
+static void check_amplification(bool singly)
 {
 	enum { N = 1000, PART = 8192 };
 	static struct hr_piece pieces[N];
@@ -78,10 +105,13 @@ static void test_amplification(void **state)
 	hr_file_info(f.file, &info);
 	for (uint64_t i = 0; i < N; i++)
 		/* far from each other: nothing merges */
-		pieces[i] = (struct hr_piece){i * 16000 + test_random(&seed) % 1000 * 2, PART,
-					      i * PART};
+		pieces[i] =
+			(struct hr_piece){i * 16000 + test_random(&seed) % 2000, PART, i * PART};
 	hr_file_drop_cache(f.file);
-	assert_int_equal(hr_gather(f.engine, f.file, pieces, N, f.buf, 0, 0), N * PART);
+	read_pieces(&f, pieces, N, singly);
+	fixture_fetch(&f);
+	for (uint64_t i = 0; i < N; i++)
+		fixture_check(&f, i * PART, pieces[i].file_offset, PART);
 	hr_engine_stats(f.engine, &s);
 	factor = (double)s.bytes_read / (N * PART);
 	print_message("alignment %u: %.3f bytes read for one\n", info.offset_align, factor);
@@ -89,7 +119,17 @@ static void test_amplification(void **state)
 		assert_true(factor <= 1.07);
 	else if (info.direct)
 		assert_true(factor <= 1.5 * info.offset_align / 4096 + 0.01);
+	assert_int_equal(s.segments, N);
+	/* Not a launch for each: what arrives together is moved together. */
+	if (!singly && strcmp(fixture_device, "host") != 0)
+		assert_true(s.copies <= 10);
 	fixture_close(&f);
+}
+
+static void test_amplification(void **state)
+{
+	check_amplification(false);
+	check_amplification(true);
 }
 
 int main(int argc, char **argv)

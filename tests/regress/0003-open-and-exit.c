@@ -213,6 +213,17 @@ static void test_nothing_stays(void **state)
 	assert_true(SANITIZED || resident_kib() - before < 2048);
 }
 
+/* What was never opened can be closed: a program's clean-up after a failure needs no questions. */
+static void test_close_nothing(void **state)
+{
+	assert_int_equal(hr_engine_close(NULL), 0);
+	assert_int_equal(hr_buffer_free(NULL), 0);
+	hr_file_close(NULL);
+	hr_device_close(NULL);
+	hr_dataset_close(NULL);
+	hr_loader_close(NULL);
+}
+
 static void refuse(const char *path, int code)
 {
 	struct hr_file *file = (struct hr_file *)1;
@@ -273,6 +284,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_exit_in_flight), cmocka_unit_test(test_descriptor_zero),
 		cmocka_unit_test(test_open_files),     cmocka_unit_test(test_nothing_stays),
 		cmocka_unit_test(test_special_files),  cmocka_unit_test(test_unlinked),
+		cmocka_unit_test(test_close_nothing),
 	};
 
 	if (argc > 1)

@@ -241,6 +241,21 @@ static uint64_t carried(struct hr_engine *e, enum hr_path path)
 	return stats.bytes_by_path[path];
 }
 
+/* Elsewhere registering never comes to an end: here a budget of time does, and reads go on without. */
+static void test_budget(void **state)
+{
+	struct hr_engine *e = open_engine(HR_PATH_AUTO);
+	struct hr_buffer *buf;
+
+	assert_in_range(hr_file_register(t.file, t.dev, 0, 0, 1), 0, W);
+	assert_true(fake.get("registered") <= 2); /* one window, and the engine's ring */
+	assert_int_equal(hr_buffer_alloc(t.dev, 1 << 20, &buf), 0);
+	check_read(e, t.file, buf, W - 100, 1000, 1000);
+	check_read(e, t.file, buf, FILE_LEN - 1000, 5000, 1000);
+	assert_int_equal(hr_engine_close(e), 0);
+	assert_int_equal(hr_buffer_free(buf), 0);
+}
+
 /* Engines take registered windows, across their borders as well, and another path for the rest. */
 static void test_engine(void **state)
 {
@@ -387,6 +402,7 @@ int main(void)
 		EACH(test_cold),
 		EACH(test_changed),
 		EACH(test_refused),
+		EACH(test_budget),
 		EACH(test_engine),
 		EACH(test_forced),
 		EACH(test_file_changes),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transport/pool.c - the queue without io_uring: pread and pwrite on threads that the caller asked
- * for, or on the caller's own thread when it asked for none.
+ * transport/pool.c - segments run by threads that the caller asked for, or on the caller's own thread
+ * when it asked for none: the queue without io_uring, by pread and pwrite, and the crew beside
+ * io_uring, which only copies what is in the page cache and hands back what is not.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -16,19 +17,29 @@
 
 struct pool {
 	struct hr__ioq q;
-	struct hr__seg_list todo, done; /* with threads: under lock */
-	uint32_t n_threads, n_done;
+	struct hr__seg_list todo, done; /* with threads: under lock, and so are the counts */
+	uint32_t n_todo, n_idle, n_done;
+	uint32_t n_threads, threads_max; /* the owner's */
+	bool crew;
 	bool stop;
 	pthread_mutex_t lock;
 	pthread_cond_t work, finished;
 	pthread_t threads[];
 };
 
-/* Run one segment to its end. Retries are counted when it is handed back. */
-static void run_segment(struct hr__seg *seg)
+/*
+ * Run one segment to its end, a crew's to the first disappointment. Retries are counted when it is
+ * handed back.
+ */
+static void run_segment(const struct pool *p, struct hr__seg *seg)
 {
 	ssize_t res;
 
+	if (seg->hot) {
+		seg->calls++;
+		if (hr__cached_copy(seg) || p->crew)
+			return;
+	}
 	do {
 		uint8_t *addr = (uint8_t *)seg->addr + seg->done;
 		size_t len = seg->plan.len - seg->done;
@@ -49,11 +60,14 @@ static void *pool_thread(void *arg)
 		struct hr__seg *seg = hr__seg_list_take(&p->todo);
 
 		if (!seg) {
+			p->n_idle++;
 			pthread_cond_wait(&p->work, &p->lock);
+			p->n_idle--;
 			continue;
 		}
+		p->n_todo--;
 		pthread_mutex_unlock(&p->lock);
-		run_segment(seg);
+		run_segment(p, seg);
 		pthread_mutex_lock(&p->lock);
 		hr__seg_list_add(&p->done, seg);
 		p->n_done++;
@@ -63,23 +77,46 @@ static void *pool_thread(void *arg)
 	return NULL;
 }
 
+/* Signals are the program's business: the pool's threads take none. Return: 0 or -errno. */
+static int start_threads(struct pool *p, uint32_t n)
+{
+	sigset_t all, old;
+	int ret = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	while (p->n_threads < n && ret == 0) {
+		ret = pthread_create(&p->threads[p->n_threads], NULL, pool_thread, p);
+		if (ret == 0)
+			p->n_threads++;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -ret;
+}
+
 static void pool_push(struct hr__ioq *q, struct hr__seg *seg)
 {
 	struct pool *p = (struct pool *)q;
+	bool short_of_hands;
 
 	q->in_flight++;
-	if (!p->n_threads) {
-		hr__seg_list_add(&p->todo, seg);
-		return;
-	}
 	pthread_mutex_lock(&p->lock);
 	hr__seg_list_add(&p->todo, seg);
-	pthread_cond_signal(&p->work);
+	p->n_todo++;
+	short_of_hands = p->n_todo > p->n_idle;
+	if (p->n_idle)
+		pthread_cond_signal(&p->work);
 	pthread_mutex_unlock(&p->lock);
+	/* Where no more can be had, those that are there must do: none is the caller's own thread. */
+	if (short_of_hands && p->n_threads < p->threads_max && start_threads(p, p->n_threads + 1))
+		p->threads_max = p->n_threads;
 }
 
 static uint32_t hand_back(struct pool *p, struct hr__seg *seg, struct hr__seg **out, uint32_t n)
 {
+	if (seg->hot)
+		hr__cached_settle(seg);
+	seg->hot = false;
 	p->q.stats->preads += seg->calls;
 	p->q.stats->retries += seg->tries;
 	p->q.in_flight--;
@@ -96,7 +133,8 @@ static uint32_t pump_inline(struct pool *p, struct hr__seg **out, uint32_t max, 
 	while (n < max && p->todo.head) {
 		struct hr__seg *seg = hr__seg_list_take(&p->todo);
 
-		run_segment(seg);
+		p->n_todo--;
+		run_segment(p, seg);
 		n = hand_back(p, seg, out, n);
 		if (hr__now_ns() >= end)
 			break;
@@ -158,24 +196,7 @@ static const struct hr__ioq_ops pool_ops = {
 	.close = pool_close,
 };
 
-/* Signals are the program's business: the pool's threads take none. */
-static int start_threads(struct pool *p, uint32_t n)
-{
-	sigset_t all, old;
-	int ret = 0;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	while (p->n_threads < n && ret == 0) {
-		ret = pthread_create(&p->threads[p->n_threads], NULL, pool_thread, p);
-		if (ret == 0)
-			p->n_threads++;
-	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -ret;
-}
-
-int hr__pool_open(const struct hr__ioq_options *opts, struct hr__ioq **out)
+int hr__pool_open(const struct hr__ioq_options *opts, bool crew, struct hr__ioq **out)
 {
 	struct pool *p = calloc(1, sizeof(*p) + opts->threads * sizeof(p->threads[0]));
 	pthread_condattr_t attr;
@@ -187,13 +208,16 @@ int hr__pool_open(const struct hr__ioq_options *opts, struct hr__ioq **out)
 	p->q.name = opts->threads ? "threads" : "sync";
 	p->q.depth = opts->depth;
 	p->q.stats = opts->stats;
+	p->q.crew = opts->threads > 0;
+	p->threads_max = opts->threads;
+	p->crew = crew;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&p->work, NULL);
 	pthread_cond_init(&p->finished, &attr);
 	pthread_condattr_destroy(&attr);
-	ret = start_threads(p, opts->threads);
+	ret = crew ? 0 : start_threads(p, opts->threads);
 	if (ret) {
 		pool_close(&p->q);
 		return ret;

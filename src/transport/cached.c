@@ -18,7 +18,6 @@
 #define HOT_RUN_SURE 32u  /* hits in a row after which nobody asks any more */
 #define COLD_RUN_SURE 32u /* misses in a row after which only one in COLD_SKIP is asked about */
 #define COLD_SKIP 16u
-#define CREW_MIN (64u << 10) /* handing over costs a wake-up: as much as copying a tenth of this */
 #define HOT_ASK                                                                                    \
 	256u /* hits of a mapped file, which cannot say no, after which one is asked about */
 
@@ -110,7 +109,7 @@ void hr__cached_settle(struct hr__seg *seg)
 
 bool hr__crew_suits(const struct hr__seg *seg, const struct hr__ioq *ioq)
 {
-	return ioq->crew && wanted(seg) >= CREW_MIN && can_say_no(seg->file);
+	return ioq->crew && wanted(seg) >= HR__CREW_MIN && can_say_no(seg->file);
 }
 
 bool hr__seg_read(struct hr__seg *seg, const struct hr__transport_env *env)
@@ -118,7 +117,7 @@ bool hr__seg_read(struct hr__seg *seg, const struct hr__transport_env *env)
 	bool hot = !env->opts->direct && can_say_no(seg->file) &&
 		   hr__looks_hot(seg, env->stats, false);
 
-	if (hot && !hr__crew_suits(seg, env->ioq)) {
+	if (hot && !env->ioq->crew) {
 		hr__cached_copy(seg);
 		hr__cached_settle(seg);
 		env->stats->preads++;

@@ -3,6 +3,9 @@
  * transport/pool.c - segments run by threads that the caller asked for, or on the caller's own thread
  * when it asked for none: the queue without io_uring, by pread and pwrite, and the crew beside
  * io_uring, which only copies what is in the page cache and hands back what is not.
+ *
+ * Small hot segments are handed over in lots, because waking a thread costs as much as copying one of
+ * them; what does not make a lot is copied by the caller's thread when it waits.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,12 +18,18 @@
 #include "transport/ioq.h"
 #include "transport/seg.h"
 
+#define LOT_BYTES HR__CREW_MIN
+
 struct pool {
 	struct hr__ioq q;
-	struct hr__seg_list todo, done; /* with threads: under lock, and so are the counts */
-	uint32_t n_todo, n_idle, n_done;
-	uint32_t n_threads, threads_max; /* the owner's */
 	bool crew;
+	/* the owner's */
+	uint32_t n_threads, threads_max;
+	struct hr__seg_list lot; /* hot segments, until they are enough for one thread */
+	uint64_t lot_bytes;
+	/* with threads: under the lock */
+	struct hr__seg_list todo, done;
+	uint32_t n_lots, n_idle, n_done; /* n_lots: shares of one thread each in todo */
 	bool stop;
 	pthread_mutex_t lock;
 	pthread_cond_t work, finished;
@@ -51,26 +60,43 @@ static void run_segment(const struct pool *p, struct hr__seg *seg)
 	} while (!hr__seg_step(seg, res, NULL));
 }
 
+/* What one thread takes at once: a lot, as publish() was given it, or one that is not hot. */
+static struct hr__seg_list take_lot(struct pool *p, uint32_t *n)
+{
+	struct hr__seg_list lot = {0};
+	uint64_t bytes = 0;
+
+	*n = 0;
+	while (p->todo.head && (!lot.head || (bytes < LOT_BYTES && lot.head->hot))) {
+		bytes += p->todo.head->plan.need;
+		hr__seg_list_add(&lot, hr__seg_list_take(&p->todo));
+		++*n;
+	}
+	p->n_lots -= *n > 0;
+	return lot;
+}
+
 static void *pool_thread(void *arg)
 {
 	struct pool *p = arg;
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->stop) {
-		struct hr__seg *seg = hr__seg_list_take(&p->todo);
+		uint32_t n;
+		struct hr__seg_list lot = take_lot(p, &n);
 
-		if (!seg) {
+		if (!n) {
 			p->n_idle++;
 			pthread_cond_wait(&p->work, &p->lock);
 			p->n_idle--;
 			continue;
 		}
-		p->n_todo--;
 		pthread_mutex_unlock(&p->lock);
-		run_segment(p, seg);
+		for (struct hr__seg *seg = lot.head; seg; seg = seg->next)
+			run_segment(p, seg);
 		pthread_mutex_lock(&p->lock);
-		hr__seg_list_add(&p->done, seg);
-		p->n_done++;
+		hr__seg_list_join(&p->done, &lot);
+		p->n_done += n;
 		pthread_cond_signal(&p->finished);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -94,22 +120,45 @@ static int start_threads(struct pool *p, uint32_t n)
 	return -ret;
 }
 
-static void pool_push(struct hr__ioq *q, struct hr__seg *seg)
+/* Where no more threads can be had, those that are there must do: none is the caller's own. */
+static void publish(struct pool *p, struct hr__seg_list *lot)
 {
-	struct pool *p = (struct pool *)q;
 	bool short_of_hands;
 
-	q->in_flight++;
 	pthread_mutex_lock(&p->lock);
-	hr__seg_list_add(&p->todo, seg);
-	p->n_todo++;
-	short_of_hands = p->n_todo > p->n_idle;
+	hr__seg_list_join(&p->todo, lot);
+	p->n_lots++;
+	short_of_hands = p->n_lots > p->n_idle;
 	if (p->n_idle)
 		pthread_cond_signal(&p->work);
 	pthread_mutex_unlock(&p->lock);
-	/* Where no more can be had, those that are there must do: none is the caller's own thread. */
 	if (short_of_hands && p->n_threads < p->threads_max && start_threads(p, p->n_threads + 1))
 		p->threads_max = p->n_threads;
+}
+
+static void publish_one(struct pool *p, struct hr__seg *seg)
+{
+	struct hr__seg_list lot = {0};
+
+	hr__seg_list_add(&lot, seg);
+	publish(p, &lot);
+}
+
+static void pool_push(struct hr__ioq *q, struct hr__seg *seg)
+{
+	struct pool *p = (struct pool *)q;
+
+	q->in_flight++;
+	if (!seg->hot) {
+		publish_one(p, seg);
+		return;
+	}
+	hr__seg_list_add(&p->lot, seg);
+	p->lot_bytes += seg->plan.need;
+	if (p->lot_bytes < LOT_BYTES)
+		return;
+	publish(p, &p->lot);
+	p->lot_bytes = 0;
 }
 
 static uint32_t hand_back(struct pool *p, struct hr__seg *seg, struct hr__seg **out, uint32_t n)
@@ -124,6 +173,26 @@ static uint32_t hand_back(struct pool *p, struct hr__seg *seg, struct hr__seg **
 	return n + 1;
 }
 
+/* What did not make a lot. This thread does not wait for a drive: what is missing is for the others. */
+static uint32_t run_lot(struct pool *p, struct hr__seg **out, uint32_t max)
+{
+	struct hr__seg *seg;
+	uint32_t n = 0;
+
+	while (n < max && (seg = hr__seg_list_take(&p->lot))) {
+		p->lot_bytes -= seg->plan.need;
+		seg->calls++;
+		if (hr__cached_copy(seg) || p->crew) {
+			n = hand_back(p, seg, out, n);
+			continue;
+		}
+		hr__cached_settle(seg);
+		seg->hot = false;
+		publish_one(p, seg);
+	}
+	return n;
+}
+
 /* No threads: the caller's own time is used, one segment after the other. */
 static uint32_t pump_inline(struct pool *p, struct hr__seg **out, uint32_t max, uint64_t timeout_ns)
 {
@@ -133,7 +202,6 @@ static uint32_t pump_inline(struct pool *p, struct hr__seg **out, uint32_t max, 
 	while (n < max && p->todo.head) {
 		struct hr__seg *seg = hr__seg_list_take(&p->todo);
 
-		p->n_todo--;
 		run_segment(p, seg);
 		n = hand_back(p, seg, out, n);
 		if (hr__now_ns() >= end)
@@ -147,10 +215,12 @@ static int pool_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uint
 {
 	struct pool *p = (struct pool *)q;
 	struct timespec end;
-	uint32_t n = 0;
+	uint32_t n = run_lot(p, out, max);
 
+	if (n)
+		min = 0;
 	if (!p->n_threads)
-		return (int)pump_inline(p, out, max, timeout_ns);
+		return n ? (int)n : (int)pump_inline(p, out, max, timeout_ns);
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	timeout_ns = hr__min(timeout_ns, UINT64_C(1) << 62);
 	end.tv_sec += (time_t)(timeout_ns / 1000000000u);

@@ -15,7 +15,7 @@
 struct bench_settings {
 	struct cli_common common;
 	const char *rw, *path, *from, *to, *cache;
-	uint64_t bs, depth, threads, size, seed, batch, requests, staging;
+	uint64_t bs, depth, threads, helpers, size, seed, batch, requests, staging;
 	double seconds;
 	bool verify, buffered, direct, overwrite;
 };

@@ -13,6 +13,8 @@
 
 #define REAP_NS 1000000000ull
 #define STUCK_ROUNDS 60
+#define POOL_THREADS 16
+#define PART_BYTES (1u << 20) /* an engine cuts longer requests into such parts */
 
 struct request {
 	struct hr_io io;
@@ -33,21 +35,38 @@ struct load {
 	uint64_t bs, left;     /* blocks that may still be started */
 };
 
+/* Without io_uring the depth needs threads: as many as make sense, unless the user said how many. */
+static int open_again(const struct bench *b, struct hr_engine_options *opts, struct hr_engine **out)
+{
+	int err = hr_engine_close(*out);
+
+	*out = NULL;
+	opts->threads = (uint32_t)cli_min(opts->depth, POOL_THREADS);
+	return err ? err : hr_engine_open(b->device.dev, opts, out);
+}
+
 int bench_open_engine(const struct bench *b, struct hr_engine **out)
 {
 	const struct bench_settings *set = b->set;
+	uint64_t parts = (set->bs + PART_BYTES - 1) / PART_BYTES;
 	struct hr_engine_options opts = {
-		.depth = (uint32_t)cli_min(set->depth * set->batch, 4096),
-		.threads = (uint32_t)cli_min(set->depth * set->batch, 16),
+		.depth = (uint32_t)cli_min(set->depth * set->batch * parts, 4096),
+		.threads = (uint32_t)set->helpers,
 		.staging_bytes = set->staging,
 		.buffered = set->buffered,
 		.direct = set->direct,
 		.cache = cli_cache(set->cache),
 		.map = true,
 	};
+	struct hr_queue_info queue;
+	int err;
 
 	hr_path_parse(set->path, &opts.path);
-	return hr_engine_open(b->device.dev, &opts, out);
+	err = hr_engine_open(b->device.dev, &opts, out);
+	if (err)
+		return err;
+	hr_engine_queue(*out, &queue);
+	return strcmp(queue.name, "sync") ? 0 : open_again(b, &opts, out);
 }
 
 static int open_load(struct load *l, struct bench_worker *w)

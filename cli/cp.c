@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cli/cp.c - the verb that copies a file through device memory. The destination appears under its
- * name only when it is whole and on the drive; until then it is a temporary file beside it.
+ * cli/cp.c - the verb that copies a file through device memory, or into it. A destination file appears
+ * under its name only when it is whole and on the drive; until then it is a temporary file beside it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,11 +18,12 @@
 
 #define COMPARE_BYTES (1u << 20)
 #define REAP_NS 1000000000ull
+#define THREADS_DEFAULT 12u /* more do not fill a link of PCIe 5.0 any better */
 
 struct settings {
 	struct cli_common common;
 	const char *path, *cache;
-	uint64_t chunk, depth;
+	uint64_t chunk, depth, threads;
 	bool verify;
 };
 
@@ -34,6 +36,8 @@ static const struct cli_option options[] = {
 	OPT("chunk", CLI_SIZE, chunk, "SIZE", "bytes of one read and write (default 4M)", 4096,
 	    1 << 30),
 	OPT("depth", CLI_NUMBER, depth, "N", "chunks in flight (default 8)", 1, 1024),
+	OPT("threads", CLI_NUMBER, threads, "N",
+	    "threads that copy hot data, 0 for none (default: processors, up to 12)", 0, 256),
 	OPT("path", CLI_CHOICE, path, "auto|host|bounce", "force one path (default auto)", 0, 0),
 	OPT("cache", CLI_CHOICE, cache, "auto|keep|drop",
 	    "what reading SRC leaves in the page cache (default auto)", 0, 0),
@@ -47,14 +51,17 @@ static const struct cli_usage usage = {
 	.summary = "Copies a file through device memory, reads and writes overlapping.",
 	.detail =
 		"DST is written to a temporary file beside it, synced and renamed: it is replaced "
-		"whole or not\ntouched at all.",
+		"whole or not\ntouched at all. If DST is host or cuda:N, SRC is loaded into memory "
+		"of "
+		"that device and given up\nagain: how fast does it get there? (./host names a "
+		"file.)",
 	.options = options,
 	.n_options = CLI_ARRAY_LEN(options),
 	.min_operands = 2,
 	.max_operands = 2,
 };
 
-/* One chunk on its way: first a read, then the write of what came. */
+/* One chunk on its way: first a read, then the write of what came, unless it is to stay. */
 struct lane {
 	struct hr_io io;
 	uint64_t offset, len;
@@ -72,11 +79,27 @@ struct job {
 	struct hr_queue_info queue;
 	struct stat src_stat;
 	struct lane *lanes;
-	uint64_t size, next, written;
+	uint64_t n_lanes;
+	bool load; /* DST is the device */
+	uint64_t size, next, copied;
 	uint64_t read_by_path[HR_PATH_MAX], written_by_path[HR_PATH_MAX];
-	double seconds;
+	double setup_seconds, seconds, cpu_seconds;
 	bool temp_exists, verified;
 };
+
+static bool names_device(const char *dst)
+{
+	return !strcmp(dst, "host") || !strncmp(dst, "cuda:", 5);
+}
+
+static double cpu_seconds(void)
+{
+	struct rusage now;
+
+	getrusage(RUSAGE_SELF, &now);
+	return (double)(now.ru_utime.tv_sec + now.ru_stime.tv_sec) +
+	       (double)(now.ru_utime.tv_usec + now.ru_stime.tv_usec) / 1e6;
+}
 
 /* DST as it will be: a link is followed, so that the file behind it is replaced, not the link. */
 static int name_destination(struct job *job, const char *dst)
@@ -119,6 +142,8 @@ static int open_files(struct job *job)
 	if (err)
 		return cli_fail_code(err, job->src_path);
 	job->size = info.size_bytes;
+	if (job->load)
+		return CLI_OK;
 	err = hr_file_open(job->temp_path,
 			   HR_FILE_READ | HR_FILE_WRITE | HR_FILE_CREATE | HR_FILE_EXCLUSIVE,
 			   &job->dst);
@@ -136,23 +161,29 @@ static int open_files(struct job *job)
 static int open_engine(struct job *job)
 {
 	uint64_t chunks = (job->size + job->set->chunk - 1) / job->set->chunk;
-	uint64_t depth = cli_min(job->set->depth, chunks ? chunks : 1);
-	struct hr_engine_options opts = {.threads = 16, .cache = cli_cache(job->set->cache)};
+	struct hr_engine_options opts = {.threads = (uint32_t)job->set->threads,
+					 .cache = cli_cache(job->set->cache)};
+	uint64_t start = cli_now_ns(), room;
 	int err;
+
+	job->n_lanes = cli_min(job->set->depth, chunks ? chunks : 1);
+	room = job->load && job->size ? job->size : job->n_lanes * job->set->chunk;
 
 	hr_path_parse(job->set->path, &opts.path);
 	err = hr_engine_open(job->device.dev, &opts, &job->engine);
 	if (err)
 		return cli_fail_code(err, job->device.info.name);
 	hr_engine_queue(job->engine, &job->queue);
-	err = hr_buffer_alloc(job->device.dev, depth * job->set->chunk, &job->buffer);
+	err = hr_buffer_alloc(job->device.dev, room, &job->buffer);
 	if (err)
 		return cli_fail_code(err, job->device.info.name);
-	job->lanes = calloc(depth, sizeof(*job->lanes));
+	job->lanes = calloc(job->n_lanes, sizeof(*job->lanes));
 	if (!job->lanes)
-		return cli_fail("no memory for %" PRIu64 " chunks; use a smaller --depth", depth);
-	for (uint64_t i = 0; i < depth; i++)
+		return cli_fail("no memory for %" PRIu64 " chunks; use a smaller --depth",
+				job->n_lanes);
+	for (uint64_t i = 0; i < job->n_lanes; i++)
 		job->lanes[i].at = i * job->set->chunk;
+	job->setup_seconds = cli_seconds(cli_now_ns() - start);
 	return CLI_OK;
 }
 
@@ -180,6 +211,8 @@ static int start_read(struct job *job, struct lane *lane)
 	lane->offset = job->next;
 	lane->len = cli_min(job->set->chunk, job->size - job->next);
 	job->next += lane->len;
+	if (job->load)
+		lane->at = lane->offset;
 	return submit(job, lane, HR_READ);
 }
 
@@ -200,9 +233,9 @@ static int finished(struct job *job, struct lane *lane)
 				lane->offset + (uint64_t)io->res, lane->offset + lane->len);
 	for (uint32_t i = 0; i < HR_PATH_MAX; i++)
 		by_path[i] += io->bytes_by_path[i];
-	if (read)
+	if (read && !job->load)
 		return submit(job, lane, HR_WRITE);
-	job->written += lane->len;
+	job->copied += lane->len;
 	return start_read(job, lane);
 }
 
@@ -213,8 +246,7 @@ static int pump(struct job *job)
 	int code = CLI_OK;
 
 	cli_progress_begin(&progress, "cp", job->size);
-	for (uint64_t i = 0; code == CLI_OK && i * job->set->chunk < hr_buffer_len(job->buffer);
-	     i++)
+	for (uint64_t i = 0; code == CLI_OK && i < job->n_lanes; i++)
 		code = start_read(job, &job->lanes[i]);
 	while (code == CLI_OK && hr_in_flight(job->engine)) {
 		int n = hr_reap(job->engine, done, CLI_ARRAY_LEN(done), 1, REAP_NS);
@@ -223,10 +255,18 @@ static int pump(struct job *job)
 			code = cli_fail_code(n, job->src_path);
 		for (int i = 0; i < n && code == CLI_OK; i++)
 			code = finished(job, done[i]->user);
-		cli_progress_bytes(&progress, job->written);
+		cli_progress_bytes(&progress, job->copied);
 	}
 	cli_progress_end(&progress);
 	return code;
+}
+
+/* The copy as it is now: a file, or what the device's memory holds. */
+static int fetch_copy(struct job *job, int dst, uint8_t *buf, uint64_t len, uint64_t at)
+{
+	if (job->load)
+		return hr_buffer_copy_out(job->buffer, at, buf, len);
+	return cli_pread_full(dst, buf, len, at) == (int64_t)len ? 0 : -EIO;
 }
 
 static int compare(struct job *job, int src, int dst, uint8_t *a, uint8_t *b)
@@ -238,7 +278,7 @@ static int compare(struct job *job, int src, int dst, uint8_t *a, uint8_t *b)
 		uint64_t len = cli_min(COMPARE_BYTES, job->size - at), i = 0;
 
 		if (cli_pread_full(src, a, len, at) != (int64_t)len ||
-		    cli_pread_full(dst, b, len, at) != (int64_t)len) {
+		    fetch_copy(job, dst, b, len, at)) {
 			cli_progress_end(&progress);
 			return cli_fail("%s: could not be read again at byte %" PRIu64
 					" to verify the copy; leave it in place and whole",
@@ -249,9 +289,9 @@ static int compare(struct job *job, int src, int dst, uint8_t *a, uint8_t *b)
 		if (i < len) {
 			cli_progress_end(&progress);
 			return cli_fail("%s: byte %" PRIu64
-					" of the copy is 0x%02x, wanted 0x%02x; "
-					"%s was left as it was",
-					job->src_path, at + i, b[i], a[i], job->dst_path);
+					" of the copy is 0x%02x, wanted 0x%02x; %s %s",
+					job->src_path, at + i, b[i], a[i],
+					job->load ? "check" : "nothing was done to", job->dst_path);
 		}
 		cli_progress_bytes(&progress, at + len);
 	}
@@ -263,11 +303,12 @@ static int compare(struct job *job, int src, int dst, uint8_t *a, uint8_t *b)
 static int verify(struct job *job)
 {
 	int src = open(job->src_path, O_RDONLY | O_CLOEXEC);
-	int dst = open(job->temp_path, O_RDONLY | O_CLOEXEC);
+	int dst = job->load ? src : open(job->temp_path, O_RDONLY | O_CLOEXEC);
 	uint8_t *a = malloc(2 * (size_t)COMPARE_BYTES);
 	int code = CLI_FAILED;
 
-	hr_file_drop_cache(job->dst);
+	if (!job->load)
+		hr_file_drop_cache(job->dst);
 	if (src < 0 || dst < 0)
 		cli_fail("%s: cannot be opened again to verify the copy: %s; leave it in place",
 			 src < 0 ? job->src_path : job->temp_path, strerror(errno));
@@ -277,7 +318,7 @@ static int verify(struct job *job)
 		code = compare(job, src, dst, a, a + COMPARE_BYTES);
 	if (src >= 0)
 		close(src);
-	if (dst >= 0)
+	if (dst >= 0 && dst != src)
 		close(dst);
 	free(a);
 	job->verified = code == CLI_OK && !cli_interrupted;
@@ -291,7 +332,7 @@ static int publish(struct job *job)
 
 	if (job->set->verify && verify(job) != CLI_OK)
 		return CLI_FAILED;
-	if (cli_interrupted)
+	if (cli_interrupted || job->load)
 		return CLI_OK;
 	err = chmod(job->temp_path, job->src_stat.st_mode & 0777) ? -errno : 0;
 	if (!err && rename(job->temp_path, job->dst_path))
@@ -310,25 +351,34 @@ static int publish(struct job *job)
 
 static int report(struct job *job)
 {
-	double rate = cli_per((double)job->written, job->seconds);
+	double rate = cli_per((double)job->copied, job->seconds);
 	char text[CLI_TEXT_BYTES], paths[96];
+	struct hr_stats stats;
 	json_t *out;
+
+	hr_engine_stats(job->engine, &stats);
 
 	if (!job->set->common.json) {
 		cli_row("device", "%s  %s", job->device.info.name, job->device.info.model);
-		cli_row("copied", "%" PRIu64 " of %" PRIu64 " bytes in %.2f s, %s", job->written,
+		cli_row("copied", "%" PRIu64 " of %" PRIu64 " bytes in %.2f s, %s", job->copied,
 			job->size, job->seconds, cli_rate(text, rate));
+		cli_row("processor", "%.2f cores", cli_per(job->cpu_seconds, job->seconds));
 		cli_row("read path", "%s", cli_paths(paths, sizeof(paths), job->read_by_path));
-		cli_row("write path", "%s", cli_paths(paths, sizeof(paths), job->written_by_path));
+		if (!job->load)
+			cli_row("write path", "%s",
+				cli_paths(paths, sizeof(paths), job->written_by_path));
 		if (job->set->verify)
 			cli_row("verified", "%s", job->verified ? "every byte" : "no");
 		return CLI_OK;
 	}
-	out = json_pack("{s:I, s:I, s:f, s:f, s:I, s:I, s:b, s:b}", "bytes",
-			(json_int_t)job->written, "size_bytes", (json_int_t)job->size, "seconds",
-			job->seconds, "bytes_per_second", rate, "chunk_bytes",
+	out = json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:b, s:b}", "bytes",
+			(json_int_t)job->copied, "size_bytes", (json_int_t)job->size,
+			"bytes_cached", (json_int_t)stats.bytes_cached, "seconds", job->seconds,
+			"setup_seconds", job->setup_seconds, "bytes_per_second", rate, "cpu_share",
+			cli_per(job->cpu_seconds, job->seconds), "chunk_bytes",
 			(json_int_t)job->set->chunk, "depth", (json_int_t)job->set->depth,
-			"verified", job->verified, "interrupted", (int)cli_interrupted);
+			"threads", (json_int_t)job->set->threads, "verified", job->verified,
+			"interrupted", (int)cli_interrupted);
 	cli_device_json(&job->device, out);
 	json_object_set_new(out, "bytes_by_path", cli_json_paths(job->read_by_path));
 	json_object_set_new(out, "written_by_path", cli_json_paths(job->written_by_path));
@@ -338,11 +388,13 @@ static int report(struct job *job)
 
 static int run(struct job *job, const char *dst)
 {
+	const char *device = job->load ? dst : job->set->common.device;
+	int err, shown, code = job->load ? CLI_OK : name_destination(job, dst);
+	double cpu;
 	uint64_t start;
-	int err, shown, code = name_destination(job, dst);
 
 	if (code == CLI_OK)
-		code = cli_device_open(job->set->common.device, &job->device);
+		code = cli_device_open(device, &job->device);
 	if (code == CLI_OK)
 		code = open_files(job);
 	if (code == CLI_OK)
@@ -350,19 +402,21 @@ static int run(struct job *job, const char *dst)
 	if (code != CLI_OK)
 		return code;
 	start = cli_now_ns();
+	cpu = cpu_seconds();
 	code = pump(job);
-	err = code == CLI_OK && !cli_interrupted ? hr_file_sync(job->dst) : 0;
+	err = code == CLI_OK && !cli_interrupted && job->dst ? hr_file_sync(job->dst) : 0;
 	job->seconds = cli_seconds(cli_now_ns() - start);
+	job->cpu_seconds = cpu_seconds() - cpu;
 	if (err)
 		code = cli_fail("%s: could not be brought to the drive: %s; %s", job->dst_path,
 				hr_strerror(err), cli_remedy(err));
 	if (code == CLI_OK && !cli_interrupted)
 		code = publish(job);
 	shown = code == CLI_OK ? report(job) : code;
-	if (code == CLI_OK && job->temp_exists) {
+	if (code == CLI_OK && job->temp_exists)
 		cli_note("interrupted; %s was left as it was", job->dst_path);
+	if (code == CLI_OK && (job->temp_exists || (job->load && cli_interrupted)))
 		return CLI_INTERRUPTED;
-	}
 	return shown;
 }
 
@@ -386,7 +440,11 @@ static int close_job(struct job *job, int code)
 
 int cli_verb_cp(int argc, char **argv)
 {
-	struct settings set = {.path = "auto", .cache = "auto", .chunk = 4 << 20, .depth = 8};
+	struct settings set = {.path = "auto",
+			       .cache = "auto",
+			       .chunk = 4 << 20,
+			       .depth = 8,
+			       .threads = cli_min(cli_cpus(), THREADS_DEFAULT)};
 	struct job *job;
 	int first, code = cli_parse(&usage, argc, argv, &set, &first);
 
@@ -394,11 +452,16 @@ int cli_verb_cp(int argc, char **argv)
 		return code;
 	if (set.chunk % 4096)
 		return cli_usage_error("cp", "--chunk must be a multiple of 4096");
+	if (set.common.device && names_device(argv[first + 1]))
+		return cli_usage_error("cp", "--device and a device as DST exclude each other");
 	job = calloc(1, sizeof(*job));
 	if (!job)
 		return cli_fail("no memory; close something");
 	job->set = &set;
 	job->src_path = argv[first];
+	job->load = names_device(argv[first + 1]);
+	if (job->load)
+		snprintf(job->dst_path, sizeof(job->dst_path), "%s", argv[first + 1]);
 	cli_catch_interrupt(NULL, NULL);
 	code = close_job(job, run(job, argv[first + 1]));
 	free(job);

@@ -95,8 +95,12 @@ struct hr_io {
 };
 
 struct hr_engine_options {
-	uint32_t depth;   /* requests to the drive in flight, 1..4096; 0 = 128 */
-	uint32_t threads; /* threads for reads when io_uring is denied; 0 = none, 1..256 */
+	uint32_t depth; /* requests to the drive in flight, 1..4096; 0 = 128 */
+	/*
+	 * Threads that the engine may start, 1..256; 0 = none. Together they copy what is in the page
+	 * cache, also of a single request, and they read when io_uring is denied.
+	 */
+	uint32_t threads;
 	uint64_t
 		staging_bytes; /* ring of host memory, 256 KiB..16 GiB; 0 = HEADRACE_STAGING_BYTES */
 	uint32_t request_bytes; /* longest single read or write, 4 KiB..16 MiB; 0 = 1 MiB */

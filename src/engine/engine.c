@@ -233,10 +233,9 @@ static uint32_t harvest(struct hr_engine *e, bool idle)
  * How much of the depth may run out before the drive gets more: all but ENOUGH, which keep any drive
  * busy that a virtual machine or a single NVMe offers, an eighth at least and a quarter at most.
  */
-static uint32_t spare_depth(const struct hr_engine *e)
+static uint32_t spare_depth(uint32_t depth)
 {
-	uint32_t depth = e->ioq->depth,
-		 over = depth > ENOUGH_IN_FLIGHT ? depth - ENOUGH_IN_FLIGHT : 0;
+	uint32_t over = depth > ENOUGH_IN_FLIGHT ? depth - ENOUGH_IN_FLIGHT : 0;
 
 	return (uint32_t)hr__max(hr__min(hr__max(over, depth / 8), depth / 4), 1);
 }
@@ -262,8 +261,9 @@ static uint32_t worth_waiting(const struct hr_engine *e, uint32_t ios)
 		if (!unplanned && io->segments_ < least)
 			least = (uint32_t)hr__max(io->segments_, ios);
 	}
+	/* What is held has found no room: where staging is short, no more than this gets in flight. */
 	if (more)
-		least = (uint32_t)hr__min(least, spare_depth(e));
+		least = (uint32_t)hr__min(least, spare_depth(e->held ? in_flight : e->ioq->depth));
 	return (uint32_t)hr__max(hr__min(least, in_flight), 1);
 }
 
@@ -278,8 +278,9 @@ static uint32_t round_max(const struct hr_engine *e, uint32_t want)
 
 	if (want && want <= few)
 		return few;
-	return e->ioq->depth > ENOUGH_IN_FLIGHT ? SEG_BATCH
-						: (uint32_t)hr__max(want, spare_depth(e));
+	return e->ioq->depth > ENOUGH_IN_FLIGHT
+		       ? SEG_BATCH
+		       : (uint32_t)hr__max(want, spare_depth(e->ioq->depth));
 }
 
 /* As wait() of a transport, for whichever has something on its lane. */

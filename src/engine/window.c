@@ -125,7 +125,7 @@ static void seg_begin(struct hr_engine *e, struct hr__seg *seg)
 	seg->route = e->window_route;
 	seg->done = seg->stuck_at = seg->tries = seg->calls = 0;
 	seg->error = 0;
-	seg->cached = seg->mapped = seg->cold = false;
+	seg->cached = seg->hot = seg->mapped = seg->cold = false;
 	seg->again = e->window_again;
 	seg->mapping = e->window_mapping;
 	seg->mtime_ns = e->window_mtime_ns;
@@ -345,6 +345,15 @@ static bool hold_next(struct hr_engine *e)
 	return true;
 }
 
+/*
+ * Several threads copy a large piece by read(2) sooner than this one copies it out of the mapping, where
+ * that is what the lane does.
+ */
+static bool crew_first(const struct hr_engine *e, const struct hr__seg *seg)
+{
+	return !seg->mapping->pinned && seg->plan.in_place && hr__crew_suits(seg, e->ioq);
+}
+
 /* By which transport? NULL: the segment has found its way, by failing. */
 static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
 {
@@ -354,7 +363,7 @@ static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
 		return e->pagecache; /* has its windows already */
 	if (seg->mapping && !seg->again && e->opts.path == HR_PATH_PAGECACHE)
 		ret = hr__pagecache_force(e->pagecache, seg);
-	else if (seg->mapping && !seg->again)
+	else if (seg->mapping && !seg->again && !crew_first(e, seg))
 		ret = hr__pagecache_take(e->pagecache, seg);
 	if (ret < 0) {
 		e->pagecache->in_hand++;

@@ -94,10 +94,8 @@ static void bounce_submit(struct hr__transport *t, struct hr__seg *seg)
 		seg->fixed = 0;
 	if (seg->op == HR_WRITE)
 		hr__mover_out(&b->mover, seg);
-	else if (hr__cached_read(seg, b->env.opts, b->env.stats))
+	else if (hr__seg_read(seg, &b->env))
 		hr__mover_in(&b->mover, seg);
-	else
-		b->env.ioq->ops->push(b->env.ioq, seg);
 }
 
 /* What the mover has finished: reads are done, writes go on to the drive. */

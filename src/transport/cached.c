@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * transport/cached.c - hot or cold is measured: reads that the page cache can serve are copied at
- * once, without a trip through the queue; the rest goes to the drive.
+ * once, without a trip through the queue, or by the queue's threads where there are some and it is
+ * worth waking one; the rest goes to the drive.
  *
  * A wrong guess costs little but is not free: RWF_NOWAIT on a cold range starts read-ahead, which
  * would read the range twice. So a file that looks cold is asked about first (one cheap system
@@ -11,6 +12,7 @@
 #include <sys/uio.h>
 
 #include "base/sys.h"
+#include "transport/ioq.h"
 #include "transport/seg.h"
 
 #define HOT_RUN_SURE 32u  /* hits in a row after which nobody asks any more */
@@ -66,26 +68,58 @@ bool hr__ask_hot(struct hr__seg *seg, struct hr_stats *stats, bool mapped)
 	}
 }
 
-bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
-		     struct hr_stats *stats)
+static uint32_t wanted(const struct hr__seg *seg)
+{
+	return seg->plan.need - seg->plan.first.seg_off;
+}
+
+static bool can_say_no(const struct hr_file *file)
+{
+	return file->nowait || file->memory_backed;
+}
+
+bool hr__cached_copy(struct hr__seg *seg)
 {
 	uint32_t skip = seg->plan.first.seg_off; /* nobody wants what lies before it */
 	int flags = seg->file->memory_backed ? 0 : RWF_NOWAIT;
-	ssize_t n;
+	ssize_t n = hr__sys->pread_flags(seg->file->fd, (uint8_t *)seg->addr + skip, wanted(seg),
+					 seg->plan.off + skip, flags);
 
-	if (opts->direct || !(seg->file->nowait || seg->file->memory_backed) ||
-	    !hr__looks_hot(seg, stats, false))
-		return false;
-	stats->preads++;
-	n = hr__sys->pread_flags(seg->file->fd, (uint8_t *)seg->addr + skip, seg->plan.need - skip,
-				 seg->plan.off + skip, flags);
-	if (n != (ssize_t)(seg->plan.need - skip)) {
+	seg->cached = n == (ssize_t)wanted(seg);
+	if (seg->cached)
+		seg->done = seg->plan.need;
+	return seg->cached;
+}
+
+void hr__cached_settle(struct hr__seg *seg)
+{
+	if (!seg->cached) {
 		went_cold(seg->heat);
-		return false;
+		return;
 	}
 	seg->heat->hot_run++;
 	seg->heat->cold_run = 0;
-	seg->done = seg->plan.need;
-	seg->cached = true;
-	return true;
+}
+
+bool hr__crew_suits(const struct hr__seg *seg, const struct hr__ioq *ioq)
+{
+	return ioq->crew && wanted(seg) >= HR__CREW_MIN && can_say_no(seg->file);
+}
+
+bool hr__seg_read(struct hr__seg *seg, const struct hr__transport_env *env)
+{
+	bool hot = !env->opts->direct && can_say_no(seg->file) &&
+		   hr__looks_hot(seg, env->stats, false);
+
+	if (hot && !env->ioq->crew) {
+		hr__cached_copy(seg);
+		hr__cached_settle(seg);
+		env->stats->preads++;
+		if (seg->cached)
+			return true;
+		hot = false;
+	}
+	seg->hot = hot;
+	env->ioq->ops->push(env->ioq, seg);
+	return false;
 }

@@ -73,10 +73,10 @@ static void host_submit(struct hr__transport *t, struct hr__seg *seg)
 	seg->owner = t;
 	seg->addr = (void *)(uintptr_t)seg->plan.first.dst;
 	hr__seg_aim(seg, h->env.opts);
-	if (seg->op == HR_READ && hr__cached_read(seg, h->env.opts, h->env.stats))
-		hr__seg_list_add(&h->done, seg);
-	else
+	if (seg->op == HR_WRITE)
 		h->env.ioq->ops->push(h->env.ioq, seg);
+	else if (hr__seg_read(seg, &h->env))
+		hr__seg_list_add(&h->done, seg);
 }
 
 static void host_arrived(struct hr__transport *t, struct hr__seg *seg)

@@ -16,11 +16,20 @@
 int hr__ioq_open(const struct hr__ioq_options *opts, struct hr__ioq **out)
 {
 	char reason[sizeof((*out)->reason)];
-	int ret = hr__uring_open(opts, out, reason, sizeof(reason));
+	struct hr__ioq *ring;
+	int ret = hr__uring_open(opts, &ring, reason, sizeof(reason));
 
-	if (ret == 0)
+	if (ret == 0 && opts->threads) {
+		ret = hr__crew_open(opts, ring, out);
+		if (ret)
+			ring->ops->close(ring);
+		return ret;
+	}
+	if (ret == 0) {
+		*out = ring;
 		return 0;
-	ret = hr__pool_open(opts, out);
+	}
+	ret = hr__pool_open(opts, false, out);
 	if (ret)
 		return ret;
 	snprintf((*out)->reason, sizeof((*out)->reason), "%s", reason);

@@ -20,7 +20,7 @@ struct hr__ioq;
 
 struct hr__ioq_options {
 	uint32_t depth;   /* segments in flight */
-	uint32_t threads; /* for the pool; 0: plain calls on the caller's thread */
+	uint32_t threads; /* for a pool or a crew; 0: plain calls on the caller's thread */
 	bool no_uring;
 	void *fixed_addr; /* staging ring to register, or NULL */
 	size_t fixed_len;
@@ -45,16 +45,24 @@ struct hr__ioq {
 	uint32_t depth;
 	uint32_t in_flight; /* pushed and not handed back */
 	bool fixed;         /* the staging ring is registered as buffer 0 */
+	bool crew;          /* threads serve segments that are marked as hot */
 	struct hr_stats *stats;
 };
 
 /* hr__ioq_open() - the best queue that works here. Return: 0 or -code. */
 int hr__ioq_open(const struct hr__ioq_options *opts, struct hr__ioq **out);
 
-/* Backends, tried in this order by hr__ioq_open(). */
+/* Backends, tried in this order by hr__ioq_open(). @crew: see hr__crew_open(). */
 int hr__uring_open(const struct hr__ioq_options *opts, struct hr__ioq **out, char *reason,
 		   size_t reason_size);
-int hr__pool_open(const struct hr__ioq_options *opts, struct hr__ioq **out);
+int hr__pool_open(const struct hr__ioq_options *opts, bool crew, struct hr__ioq **out);
+
+/*
+ * hr__crew_open() - one queue out of two: @kernel, which becomes its own, and a crew of threads for the
+ * segments that are marked as hot. A thread is started when there is more to copy than the others have
+ * hands for; before that there is none. Return: 0 or -code; @kernel remains the caller's then.
+ */
+int hr__crew_open(const struct hr__ioq_options *opts, struct hr__ioq *kernel, struct hr__ioq **out);
 
 static inline bool hr__ioq_room(const struct hr__ioq *q)
 {

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transport/pool.c - the queue without io_uring: pread and pwrite on threads that the caller asked
- * for, or on the caller's own thread when it asked for none.
+ * transport/pool.c - segments run by threads that the caller asked for, or on the caller's own thread
+ * when it asked for none: the queue without io_uring, by pread and pwrite, and the crew beside
+ * io_uring, which only copies what is in the page cache and hands back what is not.
+ *
+ * Small hot segments are handed over in lots, because waking a thread costs as much as copying one of
+ * them; what does not make a lot is copied by the caller's thread when it waits.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -14,21 +18,37 @@
 #include "transport/ioq.h"
 #include "transport/seg.h"
 
+#define LOT_BYTES HR__CREW_MIN
+
 struct pool {
 	struct hr__ioq q;
-	struct hr__seg_list todo, done; /* with threads: under lock */
-	uint32_t n_threads, n_done;
+	bool crew;
+	/* the owner's */
+	uint32_t n_threads, threads_max;
+	struct hr__seg_list lot; /* hot segments, until they are enough for one thread */
+	uint64_t lot_bytes;
+	/* with threads: under the lock */
+	struct hr__seg_list todo, done;
+	uint32_t n_lots, n_idle, n_done; /* n_lots: shares of one thread each in todo */
 	bool stop;
 	pthread_mutex_t lock;
 	pthread_cond_t work, finished;
 	pthread_t threads[];
 };
 
-/* Run one segment to its end. Retries are counted when it is handed back. */
-static void run_segment(struct hr__seg *seg)
+/*
+ * Run one segment to its end, a crew's to the first disappointment. Retries are counted when it is
+ * handed back.
+ */
+static void run_segment(const struct pool *p, struct hr__seg *seg)
 {
 	ssize_t res;
 
+	if (seg->hot) {
+		seg->calls++;
+		if (hr__cached_copy(seg) || p->crew)
+			return;
+	}
 	do {
 		uint8_t *addr = (uint8_t *)seg->addr + seg->done;
 		size_t len = seg->plan.len - seg->done;
@@ -40,27 +60,88 @@ static void run_segment(struct hr__seg *seg)
 	} while (!hr__seg_step(seg, res, NULL));
 }
 
+/* What one thread takes at once: a lot, as publish() was given it, or one that is not hot. */
+static struct hr__seg_list take_lot(struct pool *p, uint32_t *n)
+{
+	struct hr__seg_list lot = {0};
+	uint64_t bytes = 0;
+
+	*n = 0;
+	while (p->todo.head && (!lot.head || (bytes < LOT_BYTES && lot.head->hot))) {
+		bytes += p->todo.head->plan.need;
+		hr__seg_list_add(&lot, hr__seg_list_take(&p->todo));
+		++*n;
+	}
+	p->n_lots -= *n > 0;
+	return lot;
+}
+
 static void *pool_thread(void *arg)
 {
 	struct pool *p = arg;
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->stop) {
-		struct hr__seg *seg = hr__seg_list_take(&p->todo);
+		uint32_t n;
+		struct hr__seg_list lot = take_lot(p, &n);
 
-		if (!seg) {
+		if (!n) {
+			p->n_idle++;
 			pthread_cond_wait(&p->work, &p->lock);
+			p->n_idle--;
 			continue;
 		}
 		pthread_mutex_unlock(&p->lock);
-		run_segment(seg);
+		for (struct hr__seg *seg = lot.head; seg; seg = seg->next)
+			run_segment(p, seg);
 		pthread_mutex_lock(&p->lock);
-		hr__seg_list_add(&p->done, seg);
-		p->n_done++;
+		hr__seg_list_join(&p->done, &lot);
+		p->n_done += n;
 		pthread_cond_signal(&p->finished);
 	}
 	pthread_mutex_unlock(&p->lock);
 	return NULL;
+}
+
+/* Signals are the program's business: the pool's threads take none. Return: 0 or -errno. */
+static int start_threads(struct pool *p, uint32_t n)
+{
+	sigset_t all, old;
+	int ret = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	while (p->n_threads < n && ret == 0) {
+		ret = pthread_create(&p->threads[p->n_threads], NULL, pool_thread, p);
+		if (ret == 0)
+			p->n_threads++;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -ret;
+}
+
+/* Where no more threads can be had, those that are there must do: none is the caller's own. */
+static void publish(struct pool *p, struct hr__seg_list *lot)
+{
+	bool short_of_hands;
+
+	pthread_mutex_lock(&p->lock);
+	hr__seg_list_join(&p->todo, lot);
+	p->n_lots++;
+	short_of_hands = p->n_lots > p->n_idle;
+	if (p->n_idle)
+		pthread_cond_signal(&p->work);
+	pthread_mutex_unlock(&p->lock);
+	if (short_of_hands && p->n_threads < p->threads_max && start_threads(p, p->n_threads + 1))
+		p->threads_max = p->n_threads;
+}
+
+static void publish_one(struct pool *p, struct hr__seg *seg)
+{
+	struct hr__seg_list lot = {0};
+
+	hr__seg_list_add(&lot, seg);
+	publish(p, &lot);
 }
 
 static void pool_push(struct hr__ioq *q, struct hr__seg *seg)
@@ -68,23 +149,48 @@ static void pool_push(struct hr__ioq *q, struct hr__seg *seg)
 	struct pool *p = (struct pool *)q;
 
 	q->in_flight++;
-	if (!p->n_threads) {
-		hr__seg_list_add(&p->todo, seg);
+	if (!seg->hot) {
+		publish_one(p, seg);
 		return;
 	}
-	pthread_mutex_lock(&p->lock);
-	hr__seg_list_add(&p->todo, seg);
-	pthread_cond_signal(&p->work);
-	pthread_mutex_unlock(&p->lock);
+	hr__seg_list_add(&p->lot, seg);
+	p->lot_bytes += seg->plan.need;
+	if (p->lot_bytes < LOT_BYTES)
+		return;
+	publish(p, &p->lot);
+	p->lot_bytes = 0;
 }
 
 static uint32_t hand_back(struct pool *p, struct hr__seg *seg, struct hr__seg **out, uint32_t n)
 {
+	if (seg->hot)
+		hr__cached_settle(seg);
+	seg->hot = false;
 	p->q.stats->preads += seg->calls;
 	p->q.stats->retries += seg->tries;
 	p->q.in_flight--;
 	out[n] = seg;
 	return n + 1;
+}
+
+/* What did not make a lot. This thread does not wait for a drive: what is missing is for the others. */
+static uint32_t run_lot(struct pool *p, struct hr__seg **out, uint32_t max)
+{
+	struct hr__seg *seg;
+	uint32_t n = 0;
+
+	while (n < max && (seg = hr__seg_list_take(&p->lot))) {
+		p->lot_bytes -= seg->plan.need;
+		seg->calls++;
+		if (hr__cached_copy(seg) || p->crew) {
+			n = hand_back(p, seg, out, n);
+			continue;
+		}
+		hr__cached_settle(seg);
+		seg->hot = false;
+		publish_one(p, seg);
+	}
+	return n;
 }
 
 /* No threads: the caller's own time is used, one segment after the other. */
@@ -96,7 +202,7 @@ static uint32_t pump_inline(struct pool *p, struct hr__seg **out, uint32_t max, 
 	while (n < max && p->todo.head) {
 		struct hr__seg *seg = hr__seg_list_take(&p->todo);
 
-		run_segment(seg);
+		run_segment(p, seg);
 		n = hand_back(p, seg, out, n);
 		if (hr__now_ns() >= end)
 			break;
@@ -109,10 +215,12 @@ static int pool_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uint
 {
 	struct pool *p = (struct pool *)q;
 	struct timespec end;
-	uint32_t n = 0;
+	uint32_t n = run_lot(p, out, max);
 
+	if (n)
+		min = 0;
 	if (!p->n_threads)
-		return (int)pump_inline(p, out, max, timeout_ns);
+		return n ? (int)n : (int)pump_inline(p, out, max, timeout_ns);
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	timeout_ns = hr__min(timeout_ns, UINT64_C(1) << 62);
 	end.tv_sec += (time_t)(timeout_ns / 1000000000u);
@@ -158,24 +266,7 @@ static const struct hr__ioq_ops pool_ops = {
 	.close = pool_close,
 };
 
-/* Signals are the program's business: the pool's threads take none. */
-static int start_threads(struct pool *p, uint32_t n)
-{
-	sigset_t all, old;
-	int ret = 0;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	while (p->n_threads < n && ret == 0) {
-		ret = pthread_create(&p->threads[p->n_threads], NULL, pool_thread, p);
-		if (ret == 0)
-			p->n_threads++;
-	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -ret;
-}
-
-int hr__pool_open(const struct hr__ioq_options *opts, struct hr__ioq **out)
+int hr__pool_open(const struct hr__ioq_options *opts, bool crew, struct hr__ioq **out)
 {
 	struct pool *p = calloc(1, sizeof(*p) + opts->threads * sizeof(p->threads[0]));
 	pthread_condattr_t attr;
@@ -187,13 +278,16 @@ int hr__pool_open(const struct hr__ioq_options *opts, struct hr__ioq **out)
 	p->q.name = opts->threads ? "threads" : "sync";
 	p->q.depth = opts->depth;
 	p->q.stats = opts->stats;
+	p->q.crew = opts->threads > 0;
+	p->threads_max = opts->threads;
+	p->crew = crew;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&p->work, NULL);
 	pthread_cond_init(&p->finished, &attr);
 	pthread_condattr_destroy(&attr);
-	ret = start_threads(p, opts->threads);
+	ret = crew ? 0 : start_threads(p, opts->threads);
 	if (ret) {
 		pool_close(&p->q);
 		return ret;

@@ -35,6 +35,19 @@ static inline struct hr__seg *hr__seg_list_take(struct hr__seg_list *list)
 	return seg;
 }
 
+/* All of @more at the end of @list; @more is empty then. */
+static inline void hr__seg_list_join(struct hr__seg_list *list, struct hr__seg_list *more)
+{
+	if (!more->head)
+		return;
+	if (list->tail)
+		list->tail->next = more->head;
+	else
+		list->head = more->head;
+	list->tail = more->tail;
+	*more = (struct hr__seg_list){0};
+}
+
 /* Up to @max segments off the list into @out. Return: count. */
 static inline uint32_t hr__seg_list_drain(struct hr__seg_list *list, struct hr__seg **out,
 					  uint32_t max)
@@ -114,10 +127,24 @@ static inline uint32_t hr__seg_right(const struct hr__seg *seg)
 void hr__seg_aim(struct hr__seg *seg, const struct hr_engine_options *opts);
 
 /*
- * hr__cached_read() - serve a read from the page cache without waiting, if it is there.
- * seg->addr is set. Return: true when all of it has been copied (seg->done, seg->cached).
+ * hr__seg_read() - begin a read whose seg->addr is set: what is hot is copied at once, or by a thread
+ * of the queue if it has some; the rest goes to the drive.
+ * Return: true when all of it is there already (seg->done, seg->cached), false when it was queued.
  */
-bool hr__cached_read(struct hr__seg *seg, const struct hr_engine_options *opts,
-		     struct hr_stats *stats);
+bool hr__seg_read(struct hr__seg *seg, const struct hr__transport_env *env);
+
+/*
+ * hr__cached_copy() - copy a read out of the page cache without waiting; any thread may do that.
+ * Return: true when all of it was there (seg->done, seg->cached).
+ */
+bool hr__cached_copy(struct hr__seg *seg);
+
+/* hr__cached_settle() - the engine's thread learns from what hr__cached_copy() has found. */
+void hr__cached_settle(struct hr__seg *seg);
+
+#define HR__CREW_MIN (64u << 10) /* waking a thread costs as much as copying a tenth of this */
+
+/* hr__crew_suits() - is it a read that several threads of @ioq serve sooner than this one alone? */
+bool hr__crew_suits(const struct hr__seg *seg, const struct hr__ioq *ioq);
 
 #endif

@@ -63,6 +63,7 @@ struct hr__seg {
 	int32_t fixed;         /* index of the registered buffer, -1 = none */
 	bool direct;           /* fd bypasses the page cache: offsets must stay aligned */
 	bool cached;           /* came from the page cache */
+	bool hot;              /* a thread of the queue shall look there first */
 	uint32_t done;         /* bytes that have arrived or been written so far */
 	uint32_t stuck_at;     /* where the last short result ended, see hr__seg_step() */
 	uint32_t tries;        /* results that brought nothing forward */

@@ -32,7 +32,7 @@ class Bench(common.CliTest):
         for rw in ("read", "randread"):
             for extra in (["--path", "host"], ["--path", "bounce"], ["--direct"], ["--buffered"],
                           ["--threads", "3", "--depth", "4"], ["--batch", "7", "--depth", "2"],
-                          ["--path", "classic"]):
+                          ["--path", "classic"], ["--helpers", "3"]):
                 got = self.check(self.ok("bench", "--rw", rw, *QUICK, *extra, f).json)
                 self.assertIs(got["pattern"], False)
                 self.assertEqual(got["blocks_verified"], 256)

@@ -49,6 +49,25 @@ class Copy(common.CliTest):
         self.fails(2, ["--cache", "auto|keep|drop"], "cp", "--cache", "some", src, "dst")
         self.fails(2, ["--cache", "--direct"], "bench", "--cache", "keep", "--direct", src)
 
+    def test_threads(self):
+        for threads in (0, 1, 5):
+            for path in ("host", "bounce"):
+                got = self.copy(7 * 1024 * 1024 + 5, "--threads", threads, "--path", path)
+                self.assertEqual(got["threads"], threads)
+
+    def test_into_device_memory(self):
+        for size in (0, 1, 65536, 9 * 1024 * 1024 + 7):
+            src = self.raw("src", common.random.Random(size).randbytes(size))
+            for extra in ((), ("--threads", 3, "--chunk", "64K"), ("--path", "bounce")):
+                got = self.ok("cp", "--json", "--verify", *extra, src, "host").json
+                self.assertIs(got["verified"], True)
+                self.assertEqual(got["device"], "host")
+                self.assertEqual((got["bytes"], sum(got["bytes_by_path"].values())), (size, size))
+                self.assertEqual(got["written_by_path"], {})
+            self.no_leftovers("src")
+        self.assertNotIn("write path", self.ok("cp", src, "host").out)
+        self.fails(2, ["--device"], "cp", "--device", "host", src, "host")
+
     def test_replaces_and_keeps_the_mode(self):
         src, dst = self.raw("src", b"new" * 5000), self.raw("dst", b"old")
         os.chmod(src, 0o640)

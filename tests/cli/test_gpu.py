@@ -40,7 +40,9 @@ class Gpu(common.CliTest):
         f = self.raw("f", common.random.Random(1).randbytes(1000003))
         got = self.verified("cp", "--json", "--verify", "--chunk", "64K", f, self.path("g"))
         self.assertEqual(list(got["written_by_path"]), ["bounce"])
+        self.verified("cp", "--json", "--verify", "--chunk", "64K", "--threads", 3, f, "cuda:0")
         self.verified("bench", "--json", "--verify", "--requests", 200, f)
+        self.verified("bench", "--json", "--verify", "--requests", 200, "--helpers", 3, f)
         got = self.ok("bench", "--json", "--verify", "--requests", 50, "--path", "classic", f,
                       env=self.env()).json
         self.assertIs(got["verified"], True)

@@ -41,6 +41,8 @@ class Mismatch(common.CliTest):
             with open(dst, "rb") as f:
                 self.assertEqual(f.read(), b"precious")
             self.no_leftovers("data.bin", "dst")
+        self.fails(1, [self.file, "byte 777 of the copy", "check host"], "cp", "--verify", self.file,
+                   "host", env=self.env("data.bin", 777))
 
     def test_bench(self):
         for args in (["--rw", "randread"], ["--rw", "write", "--overwrite"]):

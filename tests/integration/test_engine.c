@@ -3,8 +3,9 @@
  * integration/test_engine.c - whole requests on a real file: every cross of offset, length and
  * destination, gathers, conversions, writes, cancels, on each device and each kind of queue.
  *
- * Usage: test_engine DEVICE QUEUE [PATH], QUEUE one of fixed, plain, threads, sync, or any: what this
- * process gets where it runs, shown with its reason; a PATH is forced on all reads. The bytes in the
+ * Usage: test_engine DEVICE QUEUE [PATH], QUEUE one of fixed, plain, crew (fixed, with threads
+ * beside it), threads, sync, or any: what this process gets where it runs, shown with its reason; a
+ * PATH is forced on all reads. The bytes in the
  * buffer are compared with the pattern of the file, and everything around them with guard bytes.
  */
 #include <liburing.h>
@@ -46,8 +47,9 @@ static struct hr_engine *open_engine(struct hr_engine_options o)
 {
 	struct hr_engine *e = NULL;
 	struct hr_queue_info q;
+	bool crew = !strcmp(queue_name, "crew");
 
-	o.threads = strcmp(queue_name, "threads") ? 0 : 3;
+	o.threads = crew || !strcmp(queue_name, "threads") ? 3 : 0;
 	o.path = forced;
 	o.map = forced == HR_PATH_PAGECACHE;
 	o.direct = o.direct && !o.map;
@@ -57,13 +59,13 @@ static struct hr_engine *open_engine(struct hr_engine_options o)
 		assert_int_equal(!strcmp(q.name, "io_uring fixed"), q.reason[0] == '\0');
 		return e;
 	}
-	if (!strcmp(queue_name, "fixed"))
+	if (crew || !strcmp(queue_name, "fixed"))
 		assert_string_equal(q.name, "io_uring fixed");
 	else if (!strcmp(queue_name, "plain"))
 		assert_string_equal(q.name, "io_uring");
 	else
 		assert_string_equal(q.name, queue_name);
-	assert_int_equal(!strcmp(queue_name, "fixed"), q.reason[0] == '\0');
+	assert_int_equal(crew || !strcmp(queue_name, "fixed"), q.reason[0] == '\0');
 	return e;
 }
 
@@ -80,7 +82,7 @@ static int set_up(void **state)
 	sys = hr__sys_real;
 	if (!strcmp(queue_name, "plain"))
 		sys.ring_buffers = refuse_buffers;
-	else if (strcmp(queue_name, "fixed") != 0 && strcmp(queue_name, "any") != 0)
+	else if (!strcmp(queue_name, "threads") || !strcmp(queue_name, "sync"))
 		sys.ring_init = deny_ring;
 	hr__sys = &sys;
 	t.dir = test_mkdir();

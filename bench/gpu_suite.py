@@ -24,26 +24,16 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
 import files
 import lib
 import runners
+from steps import Step, bad_steps, run_step, save_steps, tell
 
 HERE = Path(__file__).resolve().parent
 LLMC_HEADER = b"".join(n.to_bytes(4, "little") for n in (20240520, 1, 0)).ljust(1024, b"\0")
-
-
-@dataclass
-class Step:
-    name: str
-    limit_s: float
-    argv: list[str]
-    check: bool = False            # a wrong answer fails the suite
-    state: tuple[str, Path] | None = None  # ("hot" or "cold", file) before the step
-    result: dict[str, Any] = field(default_factory=dict)
 
 
 class Suite:
@@ -139,18 +129,18 @@ def disk(s: Suite) -> list[Step]:
 
 def peers(s: Suite) -> list[Step]:
     return [
-        Step("loads", 260, s.script(
+        Step("loads", 290, s.script(
             "loads", "--udev", "--size", lib.format_size(s.args.size), "--rounds", 5,
-            "--cold-rounds", 3, "--limit", 75, "--threads", 12 if s.cuda else 2, "--name", "loads",
-            file=False)),
+            "--cold-rounds", 3, "--limit", 120, "--cold-limit", 70, "--threads",
+            12 if s.cuda else 2, "--name", "loads", file=False)),
         Step("stream-hot", 110, s.script(
             "stream_peers", "--state", "hot", "--rounds", 3, "--seconds", "1.5", "--workers", "0,8",
             "--peers", "dataloader,dataloader-batched,get-batch,numpy-window,classic", "--limit",
             70, "--name", "stream-hot")),
         Step("stream-cold", 100, s.script(
             "stream_peers", "--state", "cold", "--rounds", 3, "--cold-samples", 32768,
-            "--cold-seconds", 4, "--workers", "0,16", "--peers", "dataloader,get-batch,classic",
-            "--limit", 70, "--no-verify", "--name", "stream-cold"))]
+            "--cold-seconds", 4, "--workers", "0,16", "--peers", "dataloader,get-batch",
+            "--limit", 60, "--no-verify", "--name", "stream-cold"))]
 
 
 def matmul(s: Suite) -> list[Step]:
@@ -164,8 +154,8 @@ def memory(s: Suite) -> list[Step]:
 
 
 SECTIONS: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # seconds at most, steps
-    "check": (100, check), "stream": (240, stream), "sweep": (110, sweep), "seq": (260, seq),
-    "disk": (330, disk), "peers": (400, peers), "matmul": (200, matmul), "memory": (60, memory)}
+    "check": (100, check), "stream": (240, stream), "sweep": (80, sweep), "seq": (260, seq),
+    "disk": (300, disk), "peers": (440, peers), "matmul": (200, matmul), "memory": (40, memory)}
 
 
 def arguments() -> argparse.Namespace:
@@ -190,50 +180,6 @@ def arguments() -> argparse.Namespace:
     if unknown:
         p.error(f"no section {', '.join(unknown)}; there is {', '.join(SECTIONS)}")
     return args
-
-
-def run_step(step: Step, left_s: float, parts: Path, data: Path, log: Any) -> None:
-    """Run one step; its outcome is 'ok', 'failed', 'skipped', 'timeout' or 'no time left'."""
-    began = time.monotonic()
-    if left_s < 5:
-        step.result = {"outcome": "no time left"}
-        return
-    env = {"HEADRACE_BENCH_OUT": str(parts), "HEADRACE_BENCH_DATA": str(data),
-           "PYTHONUNBUFFERED": "1"}
-    text = ""
-    try:
-        if step.state:
-            (files.heat if step.state[0] == "hot" else files.drop)(step.state[1])
-        done = runners.run_child(step.argv, min(step.limit_s, left_s), env)
-        text = done.out + done.err
-        outcome = {0: "ok", 77: "skipped"}.get(done.code, "failed")
-        step.result = {"outcome": outcome, "code": done.code}
-        saved = parts / f"{step.name}.json"
-        if saved.exists():
-            step.result["json"] = json.loads(saved.read_text())
-        elif done.code == 0:
-            step.result["json"] = runners.json_of(done.out)
-        if step.check and done.code == 0 and not step.result["json"].get("verified"):
-            step.result["outcome"] = "failed"
-    except TimeoutError as problem:
-        step.result, text = {"outcome": "timeout"}, str(problem)
-    except (RuntimeError, OSError, ValueError) as problem:
-        step.result, text = {"outcome": "failed"}, str(problem)
-    step.result["seconds"] = time.monotonic() - began
-    log.write(f"== {step.name}: {step.result['outcome']}, {step.result['seconds']:.1f} s\n"
-              f"{lib.command_line(step.argv)}\n{text}\n")
-    log.flush()
-    step.result["text"] = text
-
-
-def tell(step: Step) -> None:
-    """A line for a check; for a measurement all that it printed, as it is what one came for."""
-    print(f"{step.name:<32}{step.result['outcome']:<9}{step.result.get('seconds', 0):6.1f} s",
-          flush=True)
-    text = step.result.pop("text", "")
-    if not step.check or step.result["outcome"] != "ok":
-        print("".join(f"    {line}\n" for line in text.splitlines()
-                      if not line.startswith(("machine", "disk ", "written"))), end="", flush=True)
 
 
 def run_section(name: str, suite: Suite, left_s: float, parts: Path, log: Any) -> list[Step]:
@@ -263,13 +209,10 @@ def run(args: argparse.Namespace, data: Path, parts: Path) -> int:
         for name in args.sections:
             left = budget - (time.monotonic() - began)
             steps[name] = run_section(name, suite, left, parts, log)
-            flat = {step.name: step for each in steps.values() for step in each}
-            bad = [n for n, step in flat.items() if step.result["outcome"] not in ("ok", "skipped")]
             # Written after each section, so that a run that is stopped leaves what it has.
-            (args.out / f"{title}.json").write_text(json.dumps({
-                "machine": facts, "seconds": time.monotonic() - began, "not_ok": bad,
-                "steps": {n: {"command": lib.command_line(step.argv), **step.result}
-                          for n, step in flat.items()}}, default=str) + "\n")
+            flat = [step for each in steps.values() for step in each]
+            save_steps(args.out / f"{title}.json", facts, began, flat)
+    bad = bad_steps(flat)
     print(f"{len(flat) - len(bad)} steps ok, {len(bad)} not ok ({', '.join(bad) or 'none'}); "
           f"{time.monotonic() - began:.0f} s; results in {args.out / title}.json and .txt")
     return 1 if bad else 0

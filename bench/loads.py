@@ -43,7 +43,8 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--cold-rounds", type=int, default=3, help="of cold and random (3)")
     p.add_argument("--seconds", type=float, default=1.0, help="of a random run (1)")
-    p.add_argument("--limit", type=float, default=math.inf, help="seconds for each of --what")
+    p.add_argument("--limit", type=float, default=math.inf, help="seconds for the hot rounds")
+    p.add_argument("--cold-limit", type=float, default=math.inf, help="for cold, and for random")
     p.add_argument("--threads", type=int, default=8, help="of headrace and cuFile at most (8)")
     p.add_argument("--peers", default="safetensors,torch-load,torch-mmap,classic,cufile")
     p.add_argument("--cufile", help="libcufile.so.0 (looked for)")
@@ -204,8 +205,11 @@ def measure(bench: Bench, programs: dict[str, Run], what: str) -> dict[str, list
                 failed[name] = str(problem)  # a peer that cannot is a result as well
         return what
 
-    count = bench.args.rounds if what == "hot" else bench.args.cold_rounds
-    lib.rounds(count, one_round, bench.args.limit)
+    args = bench.args
+    if what == "hot":
+        lib.rounds(args.rounds, one_round, args.limit)
+    else:
+        lib.rounds(args.cold_rounds, one_round, args.cold_limit)
     for name, problem in failed.items():
         print(f"{name} FAILED: {problem}")
         if name.startswith("headrace"):

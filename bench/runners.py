@@ -95,7 +95,10 @@ def run_child(argv: Sequence[str], timeout: float, env: dict[str, str] | None = 
                 child.kill()
                 os.wait4(child.pid, 0)
                 child.returncode = -9
-                raise TimeoutError(f"{lib.command_line(argv)}: no end after {timeout:.0f} s")
+                out.seek(0)
+                said = out.read().decode(errors="replace")[-4000:]
+                raise TimeoutError(f"{lib.command_line(argv)}: no end after {timeout:.0f} s"
+                                   + (f"; before it said:\n{said}" if said else ""))
             time.sleep(pause)
             pause = min(pause * 2, 0.05)
         wall = time.monotonic() - began

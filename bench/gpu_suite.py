@@ -83,14 +83,14 @@ def check(s: Suite) -> list[Step]:
 
 
 def stream(s: Suite) -> list[Step]:
-    ways = "auto,off,bounce" if s.cuda else "auto"
+    ways = "auto,off" if s.cuda else "auto"
     return [
-        Step("hot-stream", 200, s.script(
-            "hot_stream", "--ways", ways.replace(",bounce", ""), "--batches", "32,1024", "--epochs",
-            "1,4,16", "--rounds", 5, "--limit", 125, "--name", "hot-stream")),
-        Step("hot-stream-odd", 90, s.script(
+        Step("hot-stream", 230, s.script(
+            "hot_stream", "--ways", ways, "--batches", "32,1024", "--epochs", "1,3,10", "--rounds",
+            5, "--limit", 170, "--name", "hot-stream")),
+        Step("hot-stream-odd", 120, s.script(
             "hot_stream", "--ways", ways, "--batches", "32,1024", "--seq-lens", "4096,4093",
-            "--epochs", "16", "--rounds", 5, "--limit", 75, "--no-verify", "--name",
+            "--epochs", "10", "--rounds", 5, "--limit", 90, "--no-verify", "--name",
             "hot-stream-odd"))]
 
 
@@ -98,16 +98,16 @@ def sweep(s: Suite) -> list[Step]:
     ways = "auto,off" if s.cuda else "auto"
     return [Step("hot-stream-threads", 110, s.script(
         "hot_stream", "--ways", ways, "--batches", "32,1024", "--threads",
-        "0,1,2,4,8,12,16" if s.cuda else "0,1,2", "--epochs", "16", "--rounds", 1, "--no-verify",
+        "0,1,2,4,8,12,16" if s.cuda else "0,1,2", "--epochs", "10", "--rounds", 1, "--no-verify",
         "--name", "hot-stream-threads"))]
 
 
 def seq(s: Suite) -> list[Step]:
-    threads = "4,8,12,15" if s.cuda else "1,2"
+    threads = "4,8,12" if s.cuda else "1,2"
     sizes = ",".join(lib.format_size(n) for n in (s.args.size // 4, s.args.size * 2))
-    return [Step("sequential", 280, s.script(
+    return [Step("sequential", 300, s.script(
         "sequential", "--sizes", sizes, "--threads", threads, "--blocks", "1M,4M", "--rounds", 5,
-        "--limit", 150, "--name", "sequential", file=False))]
+        "--limit", 200, "--name", "sequential", file=False))]
 
 
 def disk(s: Suite) -> list[Step]:
@@ -154,7 +154,7 @@ def memory(s: Suite) -> list[Step]:
 
 
 SECTIONS: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # seconds at most, steps
-    "check": (100, check), "stream": (240, stream), "sweep": (80, sweep), "seq": (260, seq),
+    "check": (100, check), "stream": (310, stream), "sweep": (80, sweep), "seq": (290, seq),
     "disk": (300, disk), "peers": (440, peers), "matmul": (200, matmul), "memory": (40, memory)}
 
 

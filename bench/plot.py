@@ -131,7 +131,7 @@ def of_stream_peers(name: str, got: dict[str, Any]) -> Pictures:
         if "programs" in got.get(state, {}):
             bars = [Bar(n, p["samples_per_second"], ours=n == "headrace")
                     for n, p in got[state]["programs"].items()]
-            yield f"{name}-{state}", Picture(
+            yield name if name.endswith(state) else f"{name}-{state}", Picture(
                 f"Shuffled windows of {o['seq_len']} tokens to {o['device']}, file {words[state]}",
                 f"int64, batches of {o['batch_size']}, {lib.format_size(got['file_bytes'])} file; "
                 f"{where(got['machine'])}", "samples/s", sorted_bars(bars)).svg()
@@ -256,7 +256,8 @@ def read(paths: list[Path]) -> dict[str, dict[str, Any]]:
     for path in paths:
         got = json.loads(path.read_text())
         out[path.stem] = got
-        for step, part in got.get("steps", {}).items():
+        steps = got.get("steps")
+        for step, part in steps.items() if isinstance(steps, dict) else []:
             if isinstance(part, dict) and "json" in part:
                 out[step] = part["json"]
     return out

@@ -132,7 +132,7 @@ class Bench:
     def whole(self, file: Path) -> dict[str, Any]:
         threads, block, _ = self.choice["ring"]
         got = self.finish("whole", [self.load_whole, str(file), self.args.device, str(threads),
-                                    str(block)], True)
+                                    str(block), "8"], True)
         return {**got, "bytes_per_second": got["bytes_per_second_opened"],
                 "opening": got["bytes_per_second"]}
 
@@ -141,7 +141,7 @@ class Bench:
         batch = min(512, file.stat().st_size // (1 << 16))
         argv = runners.stream_argv(self.headrace, file, self.args.device, batch=batch,
                                    seq_len=4095, more=["--shuffle", "none", *(more or
-                                                                              ["--epochs", "8"])])
+                                                                              ["--epochs", "4"])])
         argv[argv.index("--out-dtype") + 1] = "same"
         return self.finish("stream" if not more else "stream, checked", argv, bool(more))
 

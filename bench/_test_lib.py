@@ -6,6 +6,7 @@ No timing is asserted and no program under test is needed.
 """
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -14,9 +15,17 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import files
+import fio_pairs
+import gpu_suite
+import hot_stream
 import lib
+import loads
+import matmul_beside
+import plot
 import runners
 
 
@@ -126,6 +135,97 @@ class Files(unittest.TestCase):
             self.assertEqual(files.heat(path), 1.0)
             self.assertEqual(files.pages_resident(path)[1],
                              -(-path.stat().st_size // os.sysconf("SC_PAGE_SIZE")))
+
+
+class Rounds(unittest.TestCase):
+    def test_all_are_made_without_a_limit(self) -> None:
+        made: list[int] = []
+        self.assertEqual(lib.rounds(3, lambda i: made.append(i) or ""), 3)
+        self.assertEqual(made, [0, 1, 2])
+
+    def test_limit_stops_but_not_before_the_least(self) -> None:
+        self.assertEqual(lib.rounds(9, lambda i: "", limit_s=-1), 1)
+        self.assertEqual(lib.rounds(9, lambda i: "", limit_s=-1, least=4), 4)
+
+    def test_every_second_round_is_reversed(self) -> None:
+        self.assertEqual(lib.both_ways("abc", 2), ["a", "b", "c"])
+        self.assertEqual(lib.both_ways("abc", 3), ["c", "b", "a"])
+
+
+class Judgements(unittest.TestCase):
+    def test_registering_pays_once_the_sums_cross(self) -> None:
+        off = {1: 1.0, 4: 4.0, 16: 16.0}
+        self.assertEqual(hot_stream.pays_after({1: 2.0, 4: 3.5, 16: 9.5}, off), 4)
+        self.assertEqual(hot_stream.pays_after({1: 0.9, 4: 3.5, 16: 9.5}, off), 1)
+        self.assertIsNone(hot_stream.pays_after({1: 2.0, 4: 5.0, 16: 17.0}, off))
+
+    def test_later_epochs_are_a_difference(self) -> None:
+        def one(epochs: int, seconds: float) -> dict[str, Any]:
+            return {"seconds": seconds, "bytes_per_second": epochs * 8e9 / seconds,
+                    "samples_per_second": 1.0, "cpu_us_per_sample": 1.0, "register_seconds": 0.5,
+                    "registered_bytes": 8, "register_reason": "", "bytes_by_path": {},
+                    "threads": 1}
+
+        got = hot_stream.judge({1: [one(1, 1.0)], 4: [one(4, 1.6)], 16: [one(16, 4.0)]})
+        self.assertAlmostEqual(got["later"]["median"], 12 * 8e9 / 2.4)
+        self.assertAlmostEqual(got["whole"]["median"], 16 * 8e9 / 4.0)
+
+    def test_slowdown_is_of_the_stream_asked_for(self) -> None:
+        runs = [{"stream": s, "alone_ms": 1.0, "beside_ms": ms, "rate_alone": 4.0,
+                 "rate_beside": 3.0} for s, ms in (("usual", 1.1), ("high", 1.5), ("usual", 1.1))]
+        got = matmul_beside.judge(runs, "usual")
+        self.assertAlmostEqual(got["slower"]["median"], 0.1)
+        self.assertAlmostEqual(got["rate_kept"]["median"], 0.75)
+
+    def test_weights_file_is_what_its_header_says(self) -> None:
+        size = loads.TENSORS * 4096
+        head = loads.header(size)
+        self.assertEqual(len(head) % files.PAGE, 0)
+        about = json.loads(head[8:8 + int.from_bytes(head[:8], "little")])
+        self.assertEqual(len(about), loads.TENSORS)
+        ends = sorted(t["data_offsets"] for t in about.values())
+        self.assertEqual(ends[0][0], 0)
+        self.assertEqual(ends[-1][1], size)
+        for tensor in about.values():
+            first, last = tensor["data_offsets"]
+            self.assertEqual(tensor["shape"][0] * tensor["shape"][1] * 2, last - first)
+
+    def test_every_section_has_a_bound(self) -> None:
+        self.assertTrue(all(limit <= 600 for limit, _ in gpu_suite.SECTIONS.values()))
+
+
+class Commands(unittest.TestCase):
+    def test_fio_writes_are_brought_to_the_drive_and_reads_cannot_write(self) -> None:
+        with tempfile.NamedTemporaryFile() as file:
+            file.truncate(1 << 20)
+            for rw, wanted in (("randwrite", "--end_fsync=1"), ("read", "--readonly")):
+                shape = runners.Shape(rw=rw)
+                self.assertIn(wanted, runners.fio_argv("fio", shape, Path(file.name)))
+
+    def test_cpu_per_byte_follows_cpu_per_request(self) -> None:
+        rate = runners.Rate("x", 100.0, 819200.0, 100, 8.0, 9.0, 0.5, 1.0, None, {})
+        got = fio_pairs.judge({"headrace": [rate], "fio": [rate], "fio_again": [rate]})
+        self.assertAlmostEqual(got["programs"]["fio"]["cpu_ns_per_byte"], 8000 / 8192)
+
+
+class Pictures(unittest.TestCase):
+    def test_a_picture_is_xml_and_escapes_names(self) -> None:
+        bars = [plot.Bar("a<b", lib.summary([1, 2, 3]), "one & two", True),
+                plot.Bar("c", lib.summary([2.0]), "other")]
+        text = plot.Picture('say "x"', "below", "GB/s", bars, ("limit", 4.0)).svg()
+        root = ElementTree.fromstring(text)
+        words = [e.text for e in root.iter("{http://www.w3.org/2000/svg}text")]
+        for wanted in ("a<b", "one & two", 'say "x"', "2 GB/s", "limit: 4 GB/s"):
+            self.assertIn(wanted, words)
+        ends = [float(e.get("x", 0)) + float(e.get("width", 0))
+                for e in root.iter("{http://www.w3.org/2000/svg}rect")]
+        self.assertLessEqual(max(ends), plot.WIDTH)
+
+    def test_steps_of_a_suite_are_results(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "suite.json"
+            path.write_text(json.dumps({"steps": {"a": {"json": {"x": 1}}, "b": {"code": 1}}}))
+            self.assertEqual(plot.read([path])["a"], {"x": 1})
 
 
 if __name__ == "__main__":

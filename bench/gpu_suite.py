@@ -1,10 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The measurements on a machine with a GPU, each bounded, all together within a budget of time.
+"""The measurements on a machine with a GPU, in sections that can be run apart, each within a bound.
 
-Checks come first (batches on the device against plain reads, at even and odd offsets), then rates:
-the disk against fio, streams against what users have, copies and bytes over the link per batch.
-Writes gpu_suite.json and gpu_steps.txt to $OUT. Exit 1 if a check failed; 77 without a GPU.
+Sections, in the order of their use:
+  check    batches and blocks on the device against plain reads, at offsets of every alignment
+  stream   random hot windows by headrace stream: registered and not, small and large batches
+  sweep    the same once for several numbers of threads
+  seq      whole hot files, disk and tmpfs, beside what the bus carries
+  disk     cold random and sequential reads and writes in pairs with fio
+  peers    classic loop, safetensors, torch.load, cuFile; DataLoader and numpy
+  matmul   a large matrix product beside gathers at full rate
+  memory   of a stream over a large file
+
+Writes NAME.json and NAME.txt to $OUT; NAME is made of the sections. Exit 1 if a step failed or
+found wrong bytes; 77 without a GPU.
 """
 from __future__ import annotations
 
@@ -15,51 +24,42 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import files
 import lib
 import runners
+from steps import Step, bad_steps, run_step, save_steps, tell
 
 HERE = Path(__file__).resolve().parent
 LLMC_HEADER = b"".join(n.to_bytes(4, "little") for n in (20240520, 1, 0)).ljust(1024, b"\0")
 
 
-@dataclass
-class Step:
-    name: str
-    limit_s: float
-    argv: list[str]
-    check: bool = False            # a wrong answer fails the suite
-    state: tuple[str, Path] | None = None  # ("hot" or "cold", file) before the step
-    result: dict[str, Any] = field(default_factory=dict)
+class Suite:
+    """The arguments, and the files as the sections ask for them."""
+
+    def __init__(self, args: argparse.Namespace, data: Path) -> None:
+        self.args, self.data = args, data
+        self.headrace = runners.find_headrace(args.headrace)
+        self.cuda = args.device != "host"
+
+    def file(self, kind: str) -> Path:
+        """A file of the suite, made when it is first asked for."""
+        name, size, head = {"plain": ("tokens.bin", self.args.size, b""),
+                            "header": ("header.bin", self.args.size // 16, LLMC_HEADER)}[kind]
+        if head:
+            head = head[:8] + (size // 2).to_bytes(4, "little") + head[12:]
+        path = self.data / name
+        return path if self.args.list else files.make(path, size, head)
+
+    def script(self, name: str, *more: str | int, file: bool = True) -> list[str]:
+        where = ["--file", str(self.file("plain"))] if file else []
+        return [sys.executable, str(HERE / f"{name}.py"), "--headrace", self.headrace, "--device",
+                self.args.device, *where, *map(str, more)]
 
 
-def arguments() -> argparse.Namespace:
-    p = argparse.ArgumentParser(description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--device", default="cuda:0", help="host to try the suite out (cuda:0)")
-    p.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or lib.OUT),
-                   help="folder for the results ($OUT, or build/bench)")
-    p.add_argument("--data", type=Path, help="folder on the disk to measure (a temporary one)")
-    p.add_argument("--size", type=lib.parse_size, default=4 << 30, help="of the token file (4G)")
-    p.add_argument("--budget", type=float, default=450, help="seconds for everything (450)")
-    p.add_argument("--pairs", type=int, default=15, help="rounds against fio (15)")
-    p.add_argument("--only", default="", help="steps whose name contains this")
-    p.add_argument("--list", action="store_true", help="show the steps and stop")
-    p.add_argument("--headrace", help="the command")
-    p.add_argument("--fio", help="a (static) fio")
-    return p.parse_args()
-
-
-def stream(hr: str, args: argparse.Namespace, file: Path, steps: int, *more: str) -> list[str]:
-    return [hr, "stream", "--format", "tokens", "--device", args.device, "--steps", str(steps),
-            "--json", *more, str(file)]
-
-
-def checks(hr: str, args: argparse.Namespace, data: dict[str, Path]) -> list[Step]:
+def check(s: Suite) -> list[Step]:
     """Every element of every batch against a plain read, at offsets of every alignment."""
     out = []
     for state in ("cold", "hot"):
@@ -69,147 +69,167 @@ def checks(hr: str, args: argparse.Namespace, data: dict[str, Path]) -> list[Ste
                                          (1023, "plain", "u32", "i32"),
                                          (1021, "plain", "u32", "i64"),
                                          (4095, "header", None, "i64")):
-            more = ["--seq-len", str(seq_len), "--out-dtype", to, "--seed", "3", "--verify"]
-            more += ["--dtype", dtype] if dtype else []
-            name = f"verify-{state}-{kind}-{dtype or 'u16'}-{to}-{seq_len}"
-            out.append(Step(name, 40, stream(hr, args, data[kind], 96, *more), True,
-                            (state, data[kind])))
+            argv = [s.headrace, "stream", "--format", "tokens", "--device", s.args.device,
+                    "--steps", "96", "--seq-len", str(seq_len), "--out-dtype", to, "--seed", "3",
+                    "--verify", "--json", *(["--dtype", dtype] if dtype else []),
+                    str(s.file(kind))]
+            out.append(Step(f"verify-{state}-{kind}-{dtype or 'u16'}-{to}-{seq_len}", 40, argv,
+                            True, (state, s.file(kind))))
     for bs in ("8191", "513", "65537"):
-        argv = [hr, "bench", "--rw", "randread", "--bs", bs, "--device", args.device, "--seconds",
-                "1", "--verify", "--json", str(data["plain"])]
-        out.append(Step(f"verify-bytes-{bs}", 40, argv, True, ("cold", data["plain"])))
+        argv = [s.headrace, "bench", "--rw", "randread", "--bs", bs, "--device", s.args.device,
+                "--seconds", "0.5", "--verify", "--json", str(s.file("plain"))]
+        out.append(Step(f"verify-bytes-{bs}", 40, argv, True, ("cold", s.file("plain"))))
     return out
 
 
-def rates(hr: str, args: argparse.Namespace, data: dict[str, Path]) -> list[Step]:
-    py, plain = sys.executable, data["plain"]
-    path = "host" if args.device == "host" else "bounce"
-    common = ["--headrace", hr, "--device", args.device, "--file", str(plain)]
-    fio = ["--fio", args.fio] if args.fio else []
-    peers = [py, str(HERE / "stream_peers.py"), *common]
+def stream(s: Suite) -> list[Step]:
+    ways = "auto,off" if s.cuda else "auto"
+    return [
+        Step("hot-stream", 230, s.script(
+            "hot_stream", "--ways", ways, "--batches", "32,1024", "--epochs", "1,3,10", "--rounds",
+            5, "--limit", 170, "--name", "hot-stream")),
+        Step("hot-stream-odd", 120, s.script(
+            "hot_stream", "--ways", ways, "--batches", "32,1024", "--seq-lens", "4096,4093",
+            "--epochs", "10", "--rounds", 5, "--limit", 90, "--no-verify", "--name",
+            "hot-stream-odd"))]
+
+
+def sweep(s: Suite) -> list[Step]:
+    ways = "auto,off" if s.cuda else "auto"
+    return [Step("hot-stream-threads", 110, s.script(
+        "hot_stream", "--ways", ways, "--batches", "32,1024", "--threads",
+        "0,1,2,4,8,12,16" if s.cuda else "0,1,2", "--epochs", "10", "--rounds", 1, "--no-verify",
+        "--name", "hot-stream-threads"))]
+
+
+def seq(s: Suite) -> list[Step]:
+    threads = "4,8,12" if s.cuda else "1,2"
+    sizes = ",".join(lib.format_size(n) for n in (s.args.size // 4, s.args.size * 2))
+    return [Step("sequential", 300, s.script(
+        "sequential", "--sizes", sizes, "--threads", threads, "--blocks", "1M,4M", "--rounds", 5,
+        "--limit", 200, "--name", "sequential", file=False))]
+
+
+def disk(s: Suite) -> list[Step]:
+    pairs = ["--pairs", s.args.pairs, "--seconds", "1", "--no-strace", "--path",
+             "bounce" if s.cuda else "host",
+             *(["--fio", s.args.fio] if s.args.fio else [])]
     out = []
-    for batch in (32, 256, 1024):
-        steps = max(64, 65536 // batch)
-        out.append(Step(f"hot-stream-{batch}", 40, stream(
-            hr, args, plain, steps, "--seq-len", "4096", "--batch-size", str(batch),
-            "--out-dtype", "i64"), False, ("hot", plain)))
-    for threads in (1, 4, 8):
-        out.append(Step(f"hot-read-1M-{threads}", 30, [
-            hr, "bench", "--rw", "read", "--bs", "1M", "--depth", "16", "--threads", str(threads),
-            "--seconds", "3", "--buffered", "--device", args.device, "--json", str(plain)],
-            False, ("hot", plain)))
-    out.append(Step("fio-pairs", 170, [
-        py, str(HERE / "fio_pairs.py"), *common, *fio, "--path", path, "--pairs", str(args.pairs),
-        "--seconds", "2", "--no-strace", "--name", "fio-pairs"]))
-    out.append(Step("stream-hot", 190, [
-        *peers, "--state", "hot", "--rounds", "3", "--seconds", "1.5", "--workers", "0,8",
-        "--peers", "dataloader,dataloader-batched,get-batch,numpy-window", "--name",
-        "stream-hot"]))
-    out.append(Step("stream-cold", 120, [
-        *peers, "--state", "cold", "--rounds", "2", "--cold-samples", "32768", "--cold-seconds",
-        "5", "--workers", "0,16", "--peers", "dataloader,get-batch,classic", "--no-verify",
-        "--name", "stream-cold"]))
-    out.append(Step("memory", 60, [py, str(HERE / "memory.py"), *common, "--name", "memory"]))
+    for rw, bs, depth in (("randread", "8K", 64), ("read", "1M", 16), ("write", "1M", 16),
+                          ("randwrite", "8K", 64)):
+        where = ["--size", lib.format_size(s.args.size // 2)] if "write" in rw else []
+        out.append(Step(f"fio-{rw}", 100, s.script(
+            "fio_pairs", *pairs, *where, "--rw", rw, "--bs", bs, "--depth", depth, "--limit", 70,
+            "--name", f"fio-{rw}", file=not where)))
+    out.append(Step("fio-randread-batch", 60, s.script(
+        "fio_pairs", *pairs, "--headrace-extra=--batch 4 --depth 16", "--limit", 40, "--name",
+        "fio-randread-batch")))
     return out
 
 
-def run_step(step: Step, left_s: float, parts: Path, data: Path, log: Any) -> None:
-    """Run one step; its outcome is 'ok', 'failed', 'timeout' or 'no time left'."""
-    began = time.monotonic()
-    if left_s < 5:
-        step.result = {"outcome": "no time left"}
-        return
-    env = {"HEADRACE_BENCH_OUT": str(parts), "HEADRACE_BENCH_DATA": str(data),
-           "PYTHONUNBUFFERED": "1"}
-    text = ""
-    try:
-        if step.state:
-            (files.heat if step.state[0] == "hot" else files.drop)(step.state[1])
-        done = runners.run_child(step.argv, min(step.limit_s, left_s), env)
-        text = done.out + done.err
-        step.result = {"outcome": "ok" if done.code == 0 else "failed", "code": done.code}
-        saved = parts / f"{step.name}.json"
-        if saved.exists():
-            step.result["json"] = json.loads(saved.read_text())
-        elif done.code == 0:
-            step.result["json"] = runners.json_of(done.out)
-        if step.check and done.code == 0 and not step.result["json"].get("verified"):
-            step.result["outcome"] = "failed"
-    except TimeoutError as problem:
-        step.result, text = {"outcome": "timeout"}, str(problem)
-    except (RuntimeError, OSError, ValueError) as problem:
-        step.result, text = {"outcome": "failed"}, str(problem)
-    step.result["seconds"] = time.monotonic() - began
-    log.write(f"== {step.name}: {step.result['outcome']}, {step.result['seconds']:.1f} s\n"
-              f"{lib.command_line(step.argv)}\n{text}\n")
-    log.flush()
+def peers(s: Suite) -> list[Step]:
+    return [
+        Step("loads", 290, s.script(
+            "loads", "--udev", "--size", lib.format_size(s.args.size), "--rounds", 5,
+            "--cold-rounds", 3, "--limit", 120, "--cold-limit", 70, "--threads",
+            12 if s.cuda else 2, "--name", "loads", file=False)),
+        Step("stream-hot", 110, s.script(
+            "stream_peers", "--state", "hot", "--rounds", 3, "--seconds", "1.5", "--workers", "0,8",
+            "--peers", "dataloader,dataloader-batched,get-batch,numpy-window,classic", "--limit",
+            70, "--name", "stream-hot")),
+        Step("stream-cold", 100, s.script(
+            "stream_peers", "--state", "cold", "--rounds", 3, "--cold-samples", 32768,
+            "--cold-seconds", 4, "--workers", "0,16", "--peers", "dataloader,get-batch",
+            "--limit", 60, "--no-verify", "--name", "stream-cold"))]
 
 
-def headline(step: Step) -> str:
-    """The few numbers of a step that fit on its line."""
-    got = step.result.get("json", {})
-    words = []
-    for key, scale, unit in (("samples_per_second", 1, "samples/s"), ("iops", 1, "requests/s"),
-                             ("bytes_per_second", 1e9, "GB/s"), ("copies_per_batch", 1, "copies"),
-                             ("waiting_share", 1, "waiting")):
-        if isinstance(got.get(key), (int, float)):
-            words.append(f"{got[key] / scale:.4g} {unit}")
-    if got.get("bytes_moved") and got.get("samples") and got.get("bytes_per_second"):
-        sample_bytes = got["bytes_per_second"] / got["samples_per_second"]
-        ratio = got["bytes_moved"] / (got["samples"] * sample_bytes)
-        words.append(f"{ratio:.3f} moved/sample byte")
-    for state in ("hot", "cold"):
-        for best in ("best_dataloader", "best_numpy"):
-            if best in got.get(state, {}):
-                words.append(f"{got[state][best]['ratio']:.1f}x {got[state][best]['name']}")
-    if "ratios" in got:
-        pairs = got["ratios"]["iops"]
-        words.append(f"rate {pairs['headrace/fio']['median']:.3f} of fio's, fio/fio "
-                     f"{pairs['fio/fio']['median']:.3f}, CPU {got['cpu_ratio']:.2f}x")
-    if "beside_ring_at_most" in got:
-        words.append(f"{got['beside_ring_at_most'] / 2**20:.1f} MiB")
-    if step.check and "verified" in got:
-        words.append(f"verified {got['verified']}")
-    return ", ".join(words)
+def matmul(s: Suite) -> list[Step]:
+    argv = [a for a in s.script("matmul_beside", "--rounds", 5, "--name", "matmul")]
+    at = argv.index("--headrace")
+    return [Step("matmul", 200, argv[:at] + argv[at + 2:])]
+
+
+def memory(s: Suite) -> list[Step]:
+    return [Step("memory", 60, s.script("memory", "--name", "memory"))]
+
+
+SECTIONS: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # seconds at most, steps
+    "check": (100, check), "stream": (310, stream), "sweep": (80, sweep), "seq": (290, seq),
+    "disk": (300, disk), "peers": (440, peers), "matmul": (200, matmul), "memory": (40, memory)}
+
+
+def arguments() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("sections", nargs="*", metavar="SECTION", help="which, in this order (all)")
+    p.add_argument("--device", default="cuda:0", help="host to try the suite out (cuda:0)")
+    p.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or lib.OUT),
+                   help="folder for the results ($OUT, or build/bench)")
+    p.add_argument("--data", type=Path, help="folder on the disk to measure, kept (a temporary one)")
+    p.add_argument("--size", type=lib.parse_size, default=4 << 30,
+                   help="of the token file; the others follow (4G)")
+    p.add_argument("--budget", type=float, help="seconds for everything (the sections' own sum)")
+    p.add_argument("--pairs", type=int, default=9, help="rounds against fio (9)")
+    p.add_argument("--only", default="", help="steps whose name contains this")
+    p.add_argument("--list", action="store_true", help="show the steps and stop")
+    p.add_argument("--headrace", help="the command")
+    p.add_argument("--fio", help="a (static) fio")
+    args = p.parse_args()
+    args.sections = args.sections or list(SECTIONS)
+    unknown = [name for name in args.sections if name not in SECTIONS]
+    if unknown:
+        p.error(f"no section {', '.join(unknown)}; there is {', '.join(SECTIONS)}")
+    return args
+
+
+def run_section(name: str, suite: Suite, left_s: float, parts: Path, log: Any) -> list[Step]:
+    limit_s, make = SECTIONS[name]
+    end = time.monotonic() + min(limit_s, left_s)
+    print(f"== {name}: at most {min(limit_s, left_s):.0f} s", flush=True)
+    steps = [step for step in make(suite) if suite.args.only in step.name]
+    for step in steps:
+        run_step(step, end - time.monotonic(), parts, suite.data, log)
+        tell(step)
+    return steps
+
+
+def run(args: argparse.Namespace, data: Path, parts: Path) -> int:
+    began, suite = time.monotonic(), Suite(args, data)
+    if args.list:
+        for name in args.sections:
+            for step in SECTIONS[name][1](suite):
+                print(f"{name:<8} {step.name:<32}{lib.command_line(step.argv)}")
+        return 0
+    facts = lib.machine(data)
+    print(lib.describe(facts))
+    budget = args.budget or sum(SECTIONS[name][0] for name in args.sections)
+    title = "gpu_" + ("suite" if len(args.sections) == len(SECTIONS) else "-".join(args.sections))
+    steps: dict[str, list[Step]] = {}
+    with open(args.out / f"{title}.txt", "w", encoding="utf-8") as log:
+        for name in args.sections:
+            left = budget - (time.monotonic() - began)
+            steps[name] = run_section(name, suite, left, parts, log)
+            # Written after each section, so that a run that is stopped leaves what it has.
+            flat = [step for each in steps.values() for step in each]
+            save_steps(args.out / f"{title}.json", facts, began, flat)
+    bad = bad_steps(flat)
+    print(f"{len(flat) - len(bad)} steps ok, {len(bad)} not ok ({', '.join(bad) or 'none'}); "
+          f"{time.monotonic() - began:.0f} s; results in {args.out / title}.json and .txt")
+    return 1 if bad else 0
 
 
 def main() -> int:
     args = arguments()
-    began = time.monotonic()
-    if args.device != "host" and not lib.gpu_model():
+    if args.device != "host" and not args.list and not lib.gpu_model():
         print("no GPU here: nothing was measured")
         return 77
-    hr = runners.find_headrace(args.headrace)
     args.out.mkdir(parents=True, exist_ok=True)
+    if args.data:
+        args.data.mkdir(parents=True, exist_ok=True)
     data = args.data or Path(tempfile.mkdtemp(prefix="headrace-bench-", dir="/var/tmp"))
     parts = Path(tempfile.mkdtemp(prefix="headrace-parts-"))
-    wanted = {"plain": (data / "tokens.bin", args.size, b""),
-              "header": (data / "header.bin", 256 << 20, LLMC_HEADER)}
     try:
-        names = {kind: path for kind, (path, _, _) in wanted.items()}
-        steps = [s for s in checks(hr, args, names) + rates(hr, args, names) if args.only in s.name]
-        if args.list:
-            print("\n".join(f"{s.name:<32}{lib.command_line(s.argv)}" for s in steps))
-            return 0
-        for path, size, header in wanted.values():
-            tokens = size // 2 if header else 0
-            files.make(path, size, header[:8] + tokens.to_bytes(4, "little") + header[12:])
-        with open(args.out / "gpu_steps.txt", "w", encoding="utf-8") as log:
-            print(lib.describe(lib.machine(data)))
-            print(f"files made in {time.monotonic() - began:.1f} s")
-            for step in steps:
-                left = args.budget - (time.monotonic() - began)
-                run_step(step, left, parts, data, log)
-                print(f"{step.name:<32}{step.result['outcome']:<9}"
-                      f"{step.result.get('seconds', 0):6.1f} s  {headline(step)}", flush=True)
-        bad = [s.name for s in steps if s.result["outcome"] != "ok"]
-        (args.out / "gpu_suite.json").write_text(json.dumps({
-            "machine": lib.machine(data), "seconds": time.monotonic() - began, "not_ok": bad,
-            "steps": {s.name: {"command": lib.command_line(s.argv), **s.result} for s in steps}},
-            indent=1, default=str) + "\n")
-        print(f"{len(steps) - len(bad)} steps ok, {len(bad)} not ok ({', '.join(bad) or 'none'}); "
-              f"{time.monotonic() - began:.0f} s")
-        return 1 if bad else 0
+        return run(args, data, parts)
     finally:
         shutil.rmtree(parts, ignore_errors=True)
         if args.data is None:

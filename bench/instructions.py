@@ -5,6 +5,10 @@
 Each program does a fixed number of requests twice, few and many; the difference of the two counts
 divided by the difference of the numbers is the cost of one request, with start and end taken out.
 The kernel's part is not in it: see CPU time per request in fio_pairs.py for that.
+
+Counted are headrace bench (which always publishes its statistics), the library under a loop that
+does nothing else (requests.c) with and without publishing, and fio. The first is checked: a run of
+the same requests with --verify goes before.
 """
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import argparse
 import re
 import shutil
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
@@ -39,13 +44,13 @@ def arguments() -> argparse.Namespace:
     return p.parse_args()
 
 
-def callgrind(argv: list[str], out: Path) -> tuple[int, str]:
+def callgrind(argv: list[str], out: Path, env: dict[str, str]) -> tuple[int, str]:
     """(instructions of all processes and threads together, what the program printed)."""
     valgrind = shutil.which("valgrind")
     if not valgrind:
         raise SystemExit("valgrind not found: install valgrind")
     done = runners.checked([valgrind, "--tool=callgrind", "--trace-children=yes",
-                            f"--callgrind-out-file={out}.%p", *argv], 600)
+                            f"--callgrind-out-file={out}.%p", *argv], 600, env)
     total = 0
     for part in out.parent.glob(out.name + ".*"):
         sums = re.findall(r"^(?:summary|totals):\s*(\d+)", part.read_text(errors="replace"), re.M)
@@ -66,62 +71,85 @@ def functions(out: Path, requests: int, top: int) -> list[tuple[str, float]]:
     return [(name, int(count.replace(",", "")) / requests) for count, name in rows[:top]]
 
 
-def per_request(make: Callable[[int], list[str]], requests: Callable[[str, int], int], few: int,
-                many: int, folder: Path, who: str) -> dict[str, Any]:
+@dataclass
+class Counted:
+    """One row: how the program is called for so many requests, and how many it says it made."""
+    name: str
+    argv: Callable[[int], list[str]]
+    requests: Callable[[str, int], int]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def per_request(row: Counted, few: int, many: int, folder: Path) -> dict[str, Any]:
     counted = []
     for asked in (few, many):
-        lib.progress(f"{who}: {asked} requests under callgrind")
-        total, out = callgrind(make(asked), folder / f"{who}-{asked}")
-        counted.append((requests(out, asked), total))
+        lib.progress(f"{row.name}: {asked} requests under callgrind")
+        out = folder / f"{row.name.replace(' ', '-')}-{asked}"
+        total, text = callgrind(row.argv(asked), out, row.env)
+        counted.append((row.requests(text, asked), total))
     lib.progress("")
     (n0, i0), (n1, i1) = counted
     if n1 <= n0:
-        raise RuntimeError(f"{who}: both runs made {n1} requests; is the number not obeyed?")
+        raise RuntimeError(f"{row.name}: both runs made {n1} requests; is the number not obeyed?")
+    shown = " ".join(f"{k}={v}" for k, v in row.env.items())
     return {"requests": [n0, n1], "instructions": [i0, i1],
             "instructions_per_request": (i1 - i0) / (n1 - n0),
-            "command": lib.command_line(make(many))}
+            "command": f"{shown} {lib.command_line(row.argv(many))}".strip()}
 
 
-def main() -> None:
-    args = arguments()
-    file = args.file or files.make(lib.DATA / f"bytes-{lib.format_size(args.size)}.bin",
-                                   args.size)
+def rows(args: argparse.Namespace, file: Path) -> list[Counted]:
     headrace, fio = runners.find_headrace(args.headrace), runners.find_fio(args.fio)
+    loop = runners.find_program("requests")
     shape = Shape(bs=args.bs, depth=args.depth, seconds=600)
-    facts = lib.machine(file)
-    print(lib.describe(facts))
-    files.drop(file, limit=1.0)
 
     def ours(count: int) -> list[str]:
         return runners.headrace_argv(headrace, shape, file, args.device, args.path,
                                      ["--requests", str(count)])
+
+    def library(count: int) -> list[str]:
+        return [str(loop), str(file), args.device, str(count), str(args.depth)]
 
     def theirs(count: int) -> list[str]:
         plain = [a for a in runners.fio_argv(fio, shape, file)
                  if a not in ("--time_based", f"--runtime={shape.seconds}")]
         return [*plain, "--thread", f"--io_size={count * args.bs}"]
 
-    def our_requests(out: str, asked: int) -> int:
-        return int(runners.json_of(out).get("requests", asked))
+    def said(text: str, asked: int) -> int:
+        return int(runners.json_of(text).get("requests", asked))
 
-    def their_requests(out: str, _asked: int) -> int:
-        return runners.json_of(out)["jobs"][0]["read"]["total_ios"]
+    out = [Counted("headrace", ours, said)]
+    if loop and args.bs == 8192:
+        out += [Counted("library, published", library, said, {"HEADRACE_STATS": "1"}),
+                Counted("library alone", library, said, {"HEADRACE_STATS": "0"})]
+    return [*out, Counted("fio", theirs, lambda text, asked: runners.json_of(text)["jobs"][0]
+                          ["read"]["total_ios"])]
 
-    result: dict[str, Any] = {"machine": facts, "shape": vars(shape)}
+
+def main() -> None:
+    args = arguments()
+    file = args.file or files.make(lib.DATA / f"bytes-{lib.format_size(args.size)}.bin",
+                                   args.size)
+    facts = lib.machine(file)
+    print(lib.describe(facts))
+    files.drop(file, limit=1.0)
+    programs = rows(args, file)
+    checked = programs[0].argv(args.few)
+    if not runners.json_of(runners.checked([*checked[:-1], "--verify", checked[-1]], 120).out)[
+            "verified"]:
+        raise SystemExit(f"wrong bytes: {lib.command_line(checked)}")
+    result: dict[str, Any] = {"machine": facts, "options": vars(args), "programs": {}}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for who, make, requests in (("headrace", ours, our_requests),
-                                    ("fio", theirs, their_requests)):
-            got = per_request(make, requests, args.few, args.many, folder, who)
-            result[who] = got
-            print(f"{who:<9}{got['instructions_per_request']:9.0f} instructions per request "
+        for row in programs:
+            got = per_request(row, args.few, args.many, folder)
+            result["programs"][row.name] = got
+            print(f"{row.name:<20}{got['instructions_per_request']:7.0f} instructions per request "
                   f"({got['requests'][0]} and {got['requests'][1]} requests)  {got['command']}")
-        result["functions"] = functions(folder / f"headrace-{args.many}",
-                                        result["headrace"]["requests"][1], args.top)
+        result["functions"] = functions(folder / f"headrace-{args.many}", args.many, args.top)
     for function, count in result["functions"]:
         print(f"  {count:9.1f}  {function}")
-    result["ratio"] = (result["headrace"]["instructions_per_request"]
-                       / result["fio"]["instructions_per_request"])
+    result["ratio"] = (result["programs"]["headrace"]["instructions_per_request"]
+                       / result["programs"]["fio"]["instructions_per_request"])
     print(f"headrace/fio {result['ratio']:.3f}")
     lib.save(args.name, result)
 

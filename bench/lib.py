@@ -214,19 +214,38 @@ def save(name: str, result: dict[str, Any]) -> Path:
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / f"{name}.json"
     result = {"benchmark": name, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-              **result}
+              "benchmark_command": own_command(), **result}
     path.write_text(json.dumps(result, indent=1, default=str) + "\n")
     progress("")
-    print(f"written  {command_line([str(path)])}")
+    print(f"command  {own_command()}\nwritten  {command_line([str(path)])}")
     return path
 
 
-def rounds(count: int, work: Callable[[int], str]) -> None:
-    """Call `work` for each round and show what it says as a progress line."""
-    began = time.monotonic()
+def rounds(count: int, work: Callable[[int], str], limit_s: float = float("inf"),
+           least: int = 1) -> int:
+    """Call `work` for each round and show what it says as a progress line.
+
+    No round is begun that would probably end after `limit_s`, except the first `least`.
+    Return: how many were made.
+    """
+    began, made = time.monotonic(), 0
     for i in range(count):
         told = work(i)
+        made += 1
         spent = time.monotonic() - began
-        left = spent / (i + 1) * (count - i - 1)
-        progress(f"round {i + 1}/{count}  {told}  {left:.0f} s left")
+        each = spent / made
+        progress(f"round {made}/{count}  {told}  {each * (count - made):.0f} s left")
+        if made >= least and spent + each > limit_s:
+            break
     progress("")
+    return made
+
+
+def own_command() -> str:
+    """The line that starts the running benchmark again."""
+    return command_line(["python3", *sys.argv])
+
+
+def both_ways(names: Sequence[str], number: int) -> list[str]:
+    """The order of a round: every second one is reversed, so that nobody is always the first."""
+    return list(names) if number % 2 == 0 else list(reversed(names))

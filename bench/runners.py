@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -94,7 +95,10 @@ def run_child(argv: Sequence[str], timeout: float, env: dict[str, str] | None = 
                 child.kill()
                 os.wait4(child.pid, 0)
                 child.returncode = -9
-                raise TimeoutError(f"{lib.command_line(argv)}: no end after {timeout:.0f} s")
+                out.seek(0)
+                said = out.read().decode(errors="replace")[-4000:]
+                raise TimeoutError(f"{lib.command_line(argv)}: no end after {timeout:.0f} s"
+                                   + (f"; before it said:\n{said}" if said else ""))
             time.sleep(pause)
             pause = min(pause * 2, 0.05)
         wall = time.monotonic() - began
@@ -136,6 +140,14 @@ def find_headrace(given: str | None = None) -> str:
                      "build it with ./dev build or name it with --headrace")
 
 
+def find_program(name: str) -> str | None:
+    """A helper of the benchmarks: in the bundle beside headrace, or in the build folders."""
+    for place in (lib.ROOT / "bin", lib.ROOT / "build/bin", lib.ROOT / "build/obj/bench"):
+        if os.access(place / name, os.X_OK):
+            return str(place / name)
+    return None
+
+
 def headrace_argv(headrace: str, shape: Shape, file: Path, device: str = "host",
                   path: str = "host", more: Sequence[str] = ()) -> list[str]:
     more = [*more, "--overwrite"] if "write" in shape.rw else more
@@ -150,10 +162,40 @@ def headrace_rate(argv: Sequence[str], shape: Shape) -> Rate:
     got = json_of(done.out)
     requests = int(got.get("requests") or got["iops"] * got.get("seconds", shape.seconds))
     cpu = done.user_s + done.system_s
-    return Rate("headrace", got["iops"], got["bytes_per_second"], requests,
+    # Written data counts when it is on the drive, as with fio's end_fsync.
+    longer = 1 + (got["sync_seconds"] / got["seconds"] if "write" in shape.rw else 0)
+    return Rate("headrace", got["iops"] / longer, got["bytes_per_second"] / longer, requests,
                 got["cpu_share"] / got["iops"] * 1e6 if got["iops"] else 0.0,
                 cpu / max(requests, 1) * 1e6, done.user_s / cpu if cpu else 0.0,
                 got.get("latency_us", {}).get("p99", 0.0), got.get("syscalls_per_request"), got)
+
+
+def stream_argv(headrace: str, file: Path, device: str, *, batch: int, seq_len: int,
+                more: Sequence[str] = ()) -> list[str]:
+    """Batches of uint16 windows as int64; in a random order, unless `more` says otherwise."""
+    return [headrace, "stream", "--format", "tokens", "--dtype", "u16", "--out-dtype", "i64",
+            "--seq-len", str(seq_len), "--batch-size", str(batch), "--device", device, "--json",
+            *more, str(file)]
+
+
+def link(device: str) -> dict[str, Any] | None:
+    """What the bus of a GPU carries (_link.py), None for "host"."""
+    if not device.startswith("cuda"):
+        return None
+    number = device.partition(":")[2] or "0"
+    script = Path(__file__).resolve().parent / "_link.py"
+    try:
+        return json_of(checked([sys.executable, str(script), "--device", number], 120).out)
+    except (RuntimeError, TimeoutError) as problem:  # the yardstick, not what is measured
+        print(f"the bus was not measured: {problem}")
+        return None
+
+
+def show_link(got: dict[str, Any] | None) -> None:
+    if got:
+        print(f"bus      {got['to_device']['median'] / 1e9:.1f} GB/s to the GPU, "
+              f"{got['to_host']['median'] / 1e9:.1f} back (pinned, {got['size'] >> 20} MiB)  "
+              f"{got['command']}")
 
 
 def explain(headrace: str, file: Path, device: str = "host") -> dict[str, Any]:
@@ -180,8 +222,7 @@ def fio_argv(fio: str, shape: Shape, file: Path, more: Sequence[str] = ()) -> li
         f"--filename={file}", f"--size={file.stat().st_size // shape.bs * shape.bs}",
         "--time_based", f"--runtime={max(1, round(shape.seconds))}", "--group_reporting",
         "--randrepeat=0", "--output-format=json", *more]
-    if "read" in shape.rw:
-        argv.insert(2, "--readonly")
+    argv.insert(2, "--readonly" if "read" in shape.rw else "--end_fsync=1")
     return argv
 
 

@@ -12,6 +12,7 @@ samples. One run of each is checked byte by byte first.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--seconds", type=float, default=2.0, help="of a hot run at most (2)")
     p.add_argument("--cold-samples", type=int, default=16384, help="of a cold run (16384)")
     p.add_argument("--cold-seconds", type=float, default=15.0, help="at most, for peers (15)")
+    p.add_argument("--limit", type=float, default=math.inf, help="seconds for the rounds of a state")
     p.add_argument("--headrace", help="the command (build/bin/headrace)")
     p.add_argument("--headrace-extra", default="", help="more options of headrace stream")
     p.add_argument("--no-verify", action="store_true", help="leave out the checked runs")
@@ -128,7 +130,7 @@ class Bench:
                 runs[name].append(got)
             return ", ".join(f"{n} {r[-1]['samples_per_second']:.0f}" for n, r in runs.items())
 
-        lib.rounds(self.args.rounds, one_round)
+        lib.rounds(self.args.rounds, one_round, self.args.limit)
         return runs
 
 

@@ -15,14 +15,15 @@ make_bundle()
 	compile build/static
 	rm -rf "$bundle"
 	mkdir -p "$bundle/bin" "$bundle/tests"
-	cp build/static/cli/headrace "$bundle/bin/"
+	cp build/static/cli/headrace build/static/bench/{cufile_peer,gather_once,load_whole} "$bundle/bin/"
 	mkdir -p "$bundle/lib"
 	cp build/static/bench/libbeside.so "$bundle/lib/"
 	copy_gpu_tests
 	copy_bench_scripts
 	add_fio
 	cp scripts/bundle_run.sh "$bundle/run.sh"
-	chmod +x "$bundle/run.sh"
+	cp scripts/suite.sh "$bundle/suite.sh"
+	chmod +x "$bundle/run.sh" "$bundle/suite.sh"
 	check_bundle
 }
 

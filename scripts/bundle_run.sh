@@ -20,7 +20,7 @@ for program in "$here"/tests/*; do
 done
 # Benchmarks: add lines here.
 bench_steps=(
-	"gpu_suite|600|$python bench/gpu_suite.py"
+	"gpu_suite|1800|./suite.sh"
 )
 if [[ -n $python ]]; then
 	steps+=("${bench_steps[@]}")

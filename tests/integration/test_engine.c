@@ -503,7 +503,7 @@ static void test_enters(void **state)
 	if (stats.enters)
 		assert_true(stats.enters <= N / 32);
 	if (strcmp(device_name, "host") != 0)
-		assert_true(stats.copies >= 1 && stats.copies <= 16);
+		assert_true(stats.copies >= 1 && stats.copies <= 40);
 	assert_int_equal(hr_engine_close(e), 0);
 	assert_int_equal(hr_buffer_free(buf), 0);
 	hr_file_close(file);

@@ -111,7 +111,8 @@ struct hr_engine_options {
 	bool direct;            /* reads never look into the page cache */
 	bool no_uring;          /* as HEADRACE_NO_URING=1 */
 	/*
-	 * Device "host" only: hot data is copied out of a mapping of the file, without read(2). A file
+	 * The CPU copies hot data out of a mapping of the file, without read(2): for device "host", and
+	 * into the staging ring for a GPU that may not or cannot read registered pages itself. A file
 	 * that is truncated meanwhile raises SIGBUS, so this installs a handler for that signal, once
 	 * and for the whole process. It takes back faults of these copies alone and hands all others to
 	 * the handler that was there before. A GPU reads registered pages and needs no handler.

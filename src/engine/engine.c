@@ -184,9 +184,11 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 	e->free_segs = seg;
 }
 
-/* What pagecache moved is in doubt: another path reads it, as if it had not been there yet. */
+/* What came out of a mapping is in doubt: it is read buffered, as if it had not been there yet. */
 static void read_again(struct hr_engine *e, struct hr__seg *seg)
 {
+	seg->doubt = seg->copied = false;
+	seg->again = true;
 	if (seg->list_io) {
 		seg->list_io->arriving_ += seg->plan.len;
 		hr__seg_list_add(&e->replan, seg);
@@ -218,7 +220,7 @@ static uint32_t harvest(struct hr_engine *e, bool idle)
 			n = ts[i]->ops->reap(ts[i], segs, SEG_BATCH, idle);
 			ts[i]->in_hand -= n;
 			for (uint32_t k = 0; k < n; k++) {
-				if (segs[k]->again && segs[k]->owner == e->pagecache)
+				if (segs[k]->doubt)
 					read_again(e, segs[k]);
 				else
 					credit(e, segs[k]);

@@ -44,6 +44,7 @@ struct hr__way {
 	enum hr_cache cache; /* what its reads leave in the page cache; never KEEP of writes */
 	enum hr_path path;   /* host: bodies in place, edges staged; bounce: all staged */
 	struct hr__mapping *mapping; /* what is ready of it goes by pagecache; NULL: nothing does */
+	struct hr__mapping *plain;   /* bounce copies hot bytes out of it; NULL: by read(2) */
 	struct hr__limits limits;
 };
 

@@ -9,6 +9,7 @@
 #include "base/page.h"
 #include "base/util.h"
 #include "engine/engine.h"
+#include "transport/sigbus.h"
 
 static void route_clear(struct hr__route *route)
 {
@@ -59,12 +60,25 @@ static int add_mapping(struct hr_engine *e, struct hr_file *file,
 		i++;
 	if (verdicts[i].score <= 0)
 		return 0;
-	ret = hr__mapping_get(file, e->dev, &way->mapping);
+	ret = hr__mapping_get(file, e->dev, false, &way->mapping);
 	if (!ret)
 		return 0;
 	way->mapping = NULL;
 	hr__log(HR_LOG_INFO, "%s", hr_error_detail());
 	return forced ? ret : 0;
+}
+
+/* On the thread that will copy. No failure: read(2) does as well, only slower. */
+static void add_plain(struct hr_engine *e, struct hr_file *file, struct hr__way *way)
+{
+	if (!e->opts.map || e->opts.direct || way->mapping || e->ioq->crew ||
+	    (e->dev->caps & HR__MEM_CAP_HOST_VISIBLE) || !hr__mapping_plain_ok(file) ||
+	    hr__sigbus_install())
+		return;
+	if (hr__mapping_get(file, e->dev, true, &way->plain)) {
+		way->plain = NULL;
+		hr__log(HR_LOG_INFO, "%s", hr_error_detail());
+	}
 }
 
 /* Once for each way that is chosen, so that statistics can say why bytes go as they do. */
@@ -109,6 +123,8 @@ int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op
 	ret = add_mapping(e, route->file, verdicts, way);
 	if (ret)
 		return ret;
+	if (op == HR_READ)
+		add_plain(e, route->file, way);
 	way->path = verdicts[best].ops->path;
 	way->known = true;
 	return 0;

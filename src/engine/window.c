@@ -57,6 +57,8 @@ static void see_mapping(struct hr_engine *e, struct hr__way *way)
 {
 	bool forced = e->opts.path == HR_PATH_PAGECACHE;
 
+	if (way->plain)
+		take_stamp(e);
 	if (!way->mapping || (!forced && !hr__mapping_worth(way->mapping)))
 		return;
 	if (hr__open_pagecache(e)) {
@@ -127,7 +129,9 @@ static void seg_begin(struct hr_engine *e, struct hr__seg *seg)
 	seg->error = 0;
 	seg->cached = seg->hot = seg->mapped = seg->cold = false;
 	seg->again = e->window_again;
+	seg->copied = seg->doubt = false;
 	seg->mapping = e->window_mapping;
+	seg->plain = e->window_way->plain;
 	seg->mtime_ns = e->window_mtime_ns;
 	e->window_route->uses++;
 }

@@ -34,7 +34,7 @@ static bool walk_file(struct hr__registrar *r, const struct hr__part *part, uint
 		give_reason(r, reason);
 		return false;
 	}
-	if (hr__mapping_get(part->file, r->dev, &m)) {
+	if (hr__mapping_get(part->file, r->dev, false, &m)) {
 		give_reason(r, hr_error_detail());
 		return false;
 	}

@@ -11,6 +11,7 @@
 
 #include "base/fail.h"
 #include "transport/ioq.h"
+#include "transport/mapping.h"
 #include "transport/mover.h"
 #include "transport/staging.h"
 
@@ -101,12 +102,18 @@ static void bounce_submit(struct hr__transport *t, struct hr__seg *seg)
 /* What the mover has finished: reads are done, writes go on to the drive. */
 static void take_moved(struct bounce *b)
 {
+	struct hr__look look = {0};
 	struct hr__seg *seg;
 
 	while ((seg = hr__seg_list_take(&b->mover.moved))) {
 		if (seg->op == HR_WRITE && !seg->error) {
 			hr__seg_list_add(&b->sending, seg);
 			continue;
+		}
+		if (seg->copied && !seg->error) {
+			seg->doubt = hr__mapping_doubtful(seg->plain, seg->mtime_ns,
+							  seg->plan.off + seg->plan.need, &look);
+			b->env.stats->reread += seg->doubt;
 		}
 		hr__staging_give(b->env.staging, seg->ring_slot);
 		hr__seg_list_add(&b->done, seg);

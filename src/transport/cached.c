@@ -9,11 +9,14 @@
  * call), and only now and then.
  */
 #include <errno.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #include "base/sys.h"
 #include "transport/ioq.h"
+#include "transport/mapping.h"
 #include "transport/seg.h"
+#include "transport/sigbus.h"
 
 #define HOT_RUN_SURE 32u  /* hits in a row after which nobody asks any more */
 #define COLD_RUN_SURE 32u /* misses in a row after which only one in COLD_SKIP is asked about */
@@ -106,12 +109,36 @@ bool hr__crew_suits(const struct hr__seg *seg, const struct hr__ioq *ioq)
 	return ioq->crew && wanted(seg) >= HR__CREW_MIN && can_say_no(seg->file);
 }
 
+/*
+ * A system call a sample costs as much as half of the copy. Whoever takes the segment in must look at the
+ * file again before it counts: see hr__mapping_doubtful().
+ */
+static void copy_mapped(struct hr__seg *seg)
+{
+	struct hr__mapping *m = seg->plain;
+	uint32_t skip = seg->plan.first.seg_off;
+
+	if (!hr__mapping_hold(m, seg->plan.off + skip, wanted(seg), seg->mtime_ns))
+		return;
+	hr__sigbus_enter(m->base, m->len, &m->broken);
+	memcpy((uint8_t *)seg->addr + skip, m->base + seg->plan.off + skip, wanted(seg));
+	hr__sigbus_leave();
+	seg->cached = seg->copied = !atomic_load(&m->broken);
+	if (seg->cached)
+		seg->done = seg->plan.need;
+}
+
 bool hr__seg_read(struct hr__seg *seg, const struct hr__transport_env *env)
 {
-	bool hot = !env->opts->direct && can_say_no(seg->file) &&
-		   hr__looks_hot(seg, env->stats, false);
+	bool plain = seg->plain && !seg->again && !env->ioq->crew;
+	bool hot = !env->opts->direct && (plain || can_say_no(seg->file)) &&
+		   hr__looks_hot(seg, env->stats, plain);
 
-	if (hot && !env->ioq->crew) {
+	if (hot && plain)
+		copy_mapped(seg);
+	if (seg->copied)
+		return true;
+	if (hot && !env->ioq->crew && can_say_no(seg->file)) {
 		hr__cached_copy(seg);
 		hr__cached_settle(seg);
 		env->stats->preads++;

@@ -80,6 +80,12 @@ int hr__mapping_check(const struct hr_file *file, const struct hr_device *dev, b
 	return -HR_E_NO_PATH;
 }
 
+bool hr__mapping_plain_ok(const struct hr_file *file)
+{
+	return (file->flags & HR_FILE_READ) &&
+	       atomic_load_explicit(&file->residency, memory_order_relaxed) != HR__RESIDENCY_NONE;
+}
+
 /* -- life ------------------------------------------------------------------------------------- */
 
 static void unpin_window(struct hr__mapping *m, struct hr__window *w)
@@ -117,21 +123,27 @@ static void mapping_drop(struct hr__attachment *attachment)
 	free(m);
 }
 
-static struct hr__mapping *find(struct hr_file *file, const struct hr_device *dev)
+static bool is_pinned(const struct hr_device *dev, bool plain)
+{
+	return !plain && !(dev->caps & HR__MEM_CAP_HOST_VISIBLE);
+}
+
+static struct hr__mapping *find(struct hr_file *file, const struct hr_device *dev, bool plain)
 {
 	struct hr__attachment *at = atomic_load_explicit(&file->attached, memory_order_acquire);
 
 	for (; at; at = at->next) {
 		struct hr__mapping *m = (struct hr__mapping *)at;
 
-		if (at->drop == mapping_drop && m->dev == dev)
+		if (at->drop == mapping_drop && m->dev == dev && m->pinned == is_pinned(dev, plain))
 			return m;
 	}
 	return NULL;
 }
 
 /* The lock is held. */
-static int mapping_new(struct hr_file *file, struct hr_device *dev, struct hr__mapping **out)
+static int mapping_new(struct hr_file *file, struct hr_device *dev, bool plain,
+		       struct hr__mapping **out)
 {
 	struct hr__mapping *m;
 	uint64_t size, windows;
@@ -158,7 +170,7 @@ static int mapping_new(struct hr_file *file, struct hr_device *dev, struct hr__m
 	m->file = file;
 	m->dev = dev;
 	m->fork_generation = hr__fork_generation();
-	m->pinned = !(dev->caps & HR__MEM_CAP_HOST_VISIBLE);
+	m->pinned = is_pinned(dev, plain);
 	hr__device_get(dev);
 	m->next = registry.head;
 	registry.head = m;
@@ -167,17 +179,18 @@ static int mapping_new(struct hr_file *file, struct hr_device *dev, struct hr__m
 	return 0;
 }
 
-int hr__mapping_get(struct hr_file *file, struct hr_device *dev, struct hr__mapping **out)
+int hr__mapping_get(struct hr_file *file, struct hr_device *dev, bool plain,
+		    struct hr__mapping **out)
 {
 	int ret = 0;
 
-	*out = find(file, dev);
+	*out = find(file, dev, plain);
 	if (*out)
 		return 0;
 	pthread_mutex_lock(&registry.lock);
-	*out = find(file, dev);
+	*out = find(file, dev, plain);
 	if (!*out)
-		ret = mapping_new(file, dev, out);
+		ret = mapping_new(file, dev, plain, out);
 	pthread_mutex_unlock(&registry.lock);
 	if (!ret)
 		return 0;
@@ -256,6 +269,23 @@ void hr__mapping_changed(struct hr__mapping *m)
 		refuse(m, "the file was truncated while it was mapped; open it again");
 	else if (atomic_fetch_add(&m->changes, 1) + 1 == CHANGES_MAX)
 		refuse(m, "the file is written all the time; it is read instead");
+}
+
+bool hr__mapping_doubtful(struct hr__mapping *m, int64_t mtime_ns, uint64_t end,
+			  struct hr__look *look)
+{
+	if (look->file != m->file) {
+		look->file = m->file;
+		look->failed = hr__file_stamp(m->file, &look->stamp) != 0;
+		look->told = false;
+	}
+	if (!atomic_load(&m->broken) && !look->failed && look->stamp.mtime_ns == mtime_ns &&
+	    look->stamp.size >= end)
+		return false;
+	if (!look->told)
+		hr__mapping_changed(m);
+	look->told = true;
+	return true;
 }
 
 /* -- making ready ----------------------------------------------------------------------------- */
@@ -466,7 +496,7 @@ int64_t hr_file_register(struct hr_file *file, struct hr_device *dev, uint64_t o
 				file->path, dev->info.name, reason);
 	ret = hr__file_size(file, &size);
 	if (!ret)
-		ret = hr__mapping_get(file, dev, &m);
+		ret = hr__mapping_get(file, dev, false, &m);
 	if (ret)
 		return ret;
 	if (offset >= size)

@@ -63,6 +63,19 @@ struct hr__mapping_work {
 };
 
 /*
+ * One look at a file serves all moves that ended before. hr__mapping_doubtful() - was the file changed
+ * since @mtime_ns, or does it end before @end now? What was moved out of the mapping then may be neither
+ * the old nor the new bytes. @look: all zero at first. Counts a change as hr__mapping_changed() once.
+ */
+struct hr__look {
+	struct hr_file *file;
+	struct hr__file_stamp stamp;
+	bool failed, told;
+};
+bool hr__mapping_doubtful(struct hr__mapping *m, int64_t mtime_ns, uint64_t end,
+			  struct hr__look *look);
+
+/*
  * hr__mapping_check() - may files like this one be mapped for @dev? @map: the program allows the
  * handler of SIGBUS. Return: 0, or -HR_E_NO_PATH with @reason.
  */
@@ -71,9 +84,14 @@ int hr__mapping_check(const struct hr_file *file, const struct hr_device *dev, b
 
 /*
  * hr__mapping_get() - the mapping of @file for @dev, made if there is none. Valid as long as the
- * caller has the file. Return: 0, or -HR_E_PATH_REFUSED with a sentence.
+ * caller has the file. @plain: one that only the CPU reads, whatever the device.
+ * Return: 0, or -HR_E_PATH_REFUSED with a sentence.
  */
-int hr__mapping_get(struct hr_file *file, struct hr_device *dev, struct hr__mapping **out);
+int hr__mapping_get(struct hr_file *file, struct hr_device *dev, bool plain,
+		    struct hr__mapping **out);
+
+/* hr__mapping_plain_ok() - may the CPU read files like this one through a mapping? */
+bool hr__mapping_plain_ok(const struct hr_file *file);
 
 /*
  * hr__mapping_hold() - keep [off, off + len) as it is until hr__mapping_release().

@@ -173,28 +173,6 @@ static void pagecache_arrived(struct hr__transport *t, struct hr__seg *seg)
 	hr__mover_in(&((struct pagecache *)t)->mover, seg); /* nothing is ever queued for it */
 }
 
-/* One look at a file serves all segments of it that were moved before. */
-struct look {
-	struct hr_file *file;
-	struct hr__file_stamp stamp;
-	bool failed, told;
-};
-
-static bool changed(struct hr__seg *seg, struct look *look)
-{
-	uint64_t end;
-
-	if (atomic_load(&seg->mapping->broken))
-		return true;
-	if (look->file != seg->file) {
-		look->file = seg->file;
-		look->failed = hr__file_stamp(seg->file, &look->stamp) != 0;
-		look->told = false;
-	}
-	end = seg->list_io ? seg->list_end : seg->plan.off + seg->plan.need;
-	return look->failed || look->stamp.mtime_ns != seg->mtime_ns || look->stamp.size < end;
-}
-
 static void let_go(struct hr__seg *seg)
 {
 	uint64_t off, len = wanted(seg, &off);
@@ -205,23 +183,20 @@ static void let_go(struct hr__seg *seg)
 		hr__mapping_release(seg->mapping, off, len);
 }
 
-static void settle(struct pagecache *p, struct hr__seg *seg, struct look *look)
+static void settle(struct pagecache *p, struct hr__seg *seg, struct hr__look *look)
 {
+	uint64_t end = seg->list_io ? seg->list_end : seg->plan.off + seg->plan.need;
+
 	let_go(seg);
-	if (seg->error || !changed(seg, look))
-		return;
-	seg->again = true;
-	p->env.stats->reread++;
-	if (!look->told)
-		hr__mapping_changed(seg->mapping);
-	look->told = true;
+	seg->doubt = !seg->error && hr__mapping_doubtful(seg->mapping, seg->mtime_ns, end, look);
+	p->env.stats->reread += seg->doubt;
 }
 
 static uint32_t pagecache_reap(struct hr__transport *t, struct hr__seg **out, uint32_t max,
 			       bool idle)
 {
 	struct pagecache *p = (struct pagecache *)t;
-	struct look look = {0};
+	struct hr__look look = {0};
 	struct hr__seg *seg;
 
 	hr__mover_turn(&p->mover, idle);

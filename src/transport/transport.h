@@ -79,6 +79,10 @@ struct hr__seg {
 	int64_t mtime_ns;            /* of the file before the segment was planned */
 	bool mapped;                 /* holds its windows of the mapping */
 	bool cold;                   /* was asked about and is not in the page cache */
+	struct hr__mapping
+		*plain; /* bounce: hot bytes are copied out of it by this thread; or NULL */
+	bool copied;    /* they were */
+	bool doubt; /* what came out of a mapping may be wrong: the file was changed meanwhile */
 	bool again; /* the file is being changed: another path must read it, buffered */
 	/*
 	 * Or no extent at all: pieces [list_first, list_first + list_n) of this request, each in ready

@@ -87,7 +87,7 @@ static struct hr__mapping *mapping(void)
 {
 	struct hr__mapping *m;
 
-	assert_int_equal(hr__mapping_get(t.file, t.dev, &m), 0);
+	assert_int_equal(hr__mapping_get(t.file, t.dev, false, &m), 0);
 	return m;
 }
 

@@ -80,7 +80,7 @@ static struct hr__mapping *mapping_of(struct hr_file *file)
 {
 	struct hr__mapping *m;
 
-	assert_int_equal(hr__mapping_get(file, t.dev, &m), 0);
+	assert_int_equal(hr__mapping_get(file, t.dev, false, &m), 0);
 	return m;
 }
 

@@ -102,6 +102,15 @@ static int uring_enter(struct uring *u, uint32_t wait, uint64_t timeout_ns)
 	return ret == -EEXIST ? -HR_E_WRONG_THREAD : ret;
 }
 
+/*
+ * Results that the kernel puts on the ring only when it is entered: somebody who polls would never see
+ * them. It says so in memory, so that a poll for nothing costs no system call.
+ */
+static bool uring_holds_back(const struct uring *u)
+{
+	return __atomic_load_n(u->ring.sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN;
+}
+
 static int uring_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uint32_t min,
 		      uint64_t timeout_ns)
 {
@@ -116,7 +125,7 @@ static int uring_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uin
 		uint32_t wait = n < min ? (uint32_t)hr__min(min - n, left) : 0;
 		int ret;
 
-		if (!wait && !io_uring_sq_ready(&u->ring))
+		if (!wait && !io_uring_sq_ready(&u->ring) && (n || !uring_holds_back(u)))
 			return (int)n;
 		ret = uring_enter(u, wait, timeout_ns);
 		if (ret) /* what is off the ring already must not be lost */
@@ -152,9 +161,11 @@ static int uring_init(struct io_uring *ring, uint32_t depth)
 {
 	static const unsigned int flags[] = {
 		IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_R_DISABLED |
-			IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,          /* 6.1 */
-		IORING_SETUP_CLAMP | IORING_SETUP_R_DISABLED | IORING_SETUP_COOP_TASKRUN, /* 5.19 */
-		IORING_SETUP_CLAMP | IORING_SETUP_R_DISABLED,                             /* 5.10 */
+			IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+			IORING_SETUP_TASKRUN_FLAG, /* 6.1 */
+		IORING_SETUP_CLAMP | IORING_SETUP_R_DISABLED | IORING_SETUP_COOP_TASKRUN |
+			IORING_SETUP_TASKRUN_FLAG,            /* 5.19 */
+		IORING_SETUP_CLAMP | IORING_SETUP_R_DISABLED, /* 5.10 */
 	};
 	int ret = -EINVAL;
 

@@ -10,6 +10,7 @@
  */
 #include <liburing.h>
 #include <pthread.h>
+#include <time.h>
 
 #include <headrace/headrace.h>
 
@@ -510,6 +511,32 @@ static void test_enters(void **state)
 	free(path);
 }
 
+/* Somebody who only polls gets his data as well. */
+static void test_poll(void **state)
+{
+	struct hr_engine *e = open_engine((struct hr_engine_options){.direct = true});
+	struct hr_io io = {0}, *list = &io, *done;
+	int n = 0;
+
+	fill_guard(3 * 65536);
+	io.file = t.file;
+	io.buffer = t.buf;
+	io.piece = (struct hr_piece){12345, 65536, 65536};
+	assert_int_equal(hr_submit(e, &list, 1), 1);
+	for (int i = 0; i < 20000 && !n; i++) {
+		n = hr_reap(e, &done, 1, 0, 0);
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	assert_int_equal(n, 1);
+	assert_ptr_equal(done, &io);
+	assert_int_equal(io.res, 65536);
+	fetch(3 * 65536);
+	check_guard(0, 65536);
+	check_bytes(65536, 12345, 65536);
+	check_guard(2 * 65536, 3 * 65536);
+	assert_int_equal(hr_engine_close(e), 0);
+}
+
 /* The engine says so when a second thread or a child uses it. */
 static void *other_thread(void *arg)
 {
@@ -538,7 +565,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_cast),     cmocka_unit_test(test_strided),
 		cmocka_unit_test(test_many),     cmocka_unit_test(test_write),
 		cmocka_unit_test(test_refusals), cmocka_unit_test(test_cancel),
-		cmocka_unit_test(test_enters),   cmocka_unit_test(test_owner),
+		cmocka_unit_test(test_poll),     cmocka_unit_test(test_enters),
+		cmocka_unit_test(test_owner),
 	};
 
 	if (argc > 2) {

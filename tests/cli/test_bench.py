@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verb bench: every kind of load, its checks, its figures (their presence, never their size)."""
 import os
+import re
+import shutil
 
 import common
 
@@ -82,6 +84,30 @@ class Bench(common.CliTest):
         got = self.ok("bench", "--device", "host", "--json", "--seconds", "0.2", self.data()).json
         self.assertGreater(got["requests"], 0)
         self.assertIs(got["verified"], False)
+
+    def test_instructions(self):
+        """A random read of 8 KiB costs less than 1500 in user space, whatever the clock says."""
+        if common.SANITIZED or os.environ.get("OPTIMIZATION", "2") not in ("2", "3"):
+            self.skipTest("needs an optimised program without sanitizers")
+        if not shutil.which("valgrind"):
+            self.skipTest("valgrind is not installed")
+        f = self.data()
+        counts = []
+        for n in (1000, 5000):
+            done = common.run("--tool=callgrind", f"--callgrind-out-file={self.path('counts')}",
+                              common.HEADRACE, "bench", "--device", "host", "--path", "host",
+                              "--direct", "--json", "--seconds", "100", "--requests", n, f,
+                              program="valgrind")
+            self.assertEqual(done.code, 0, str(done))
+            if not done.json["queue"]["name"].startswith("io_uring"):
+                self.skipTest("valgrind or this machine has no io_uring")
+            with open(self.path("counts"), encoding="utf-8", errors="replace") as out:
+                counts.append(sum(map(int, re.findall(r"(?m)^(?:summary|totals): *(\d+)",
+                                                      out.read())[-1:])))
+        each = (counts[1] - counts[0]) / 4000
+        print(f"{each:.0f} instructions", end=" ", flush=True)
+        self.assertGreater(each, 300)
+        self.assertLess(each, 1500)
 
     def test_small_files(self):
         f = self.raw("tiny", b"x" * 100)

@@ -16,8 +16,7 @@
 #define FUNCTIONS_MAX 16
 
 struct fake_ctx {
-	int device;
-	long refs;
+	long refs; /* the device is its place in the array */
 };
 
 struct fake_module {
@@ -143,7 +142,6 @@ int cuDevicePrimaryCtxRetain(struct fake_ctx **ctx, int device)
 	if (result)
 		return result;
 	pthread_mutex_lock(&lock);
-	contexts[device].device = device;
 	contexts[device].refs++;
 	pthread_mutex_unlock(&lock);
 	fake_count(FAKE_CONTEXTS, 1);
@@ -207,7 +205,7 @@ int cuCtxPopCurrent_v2(struct fake_ctx **ctx)
 
 int fake_context_current(void)
 {
-	return depth ? stack[depth - 1]->device : -1;
+	return depth ? (int)(stack[depth - 1] - contexts) : -1;
 }
 
 int cuCtxGetStreamPriorityRange(int *least, int *greatest)

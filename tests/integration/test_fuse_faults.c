@@ -11,7 +11,7 @@
 #include "integration/slowfs.h"
 
 #define BUFFER_LEN (4u << 20)
-#define ROUNDS 10000 /* a third of them on a pretended GPU */
+#define ROUNDS 10000 /* a tenth of them on a pretended GPU */
 #define ROUND_LEN 20000u
 
 static const char *device_name, *queue_name;
@@ -202,7 +202,7 @@ static void test_rounds(void **state)
 {
 	static const char *const names[] = {"short", "eio", "shrink", "grow"};
 	struct hr_file *files[4];
-	int rounds = strcmp(device_name, "host") ? ROUNDS / 3 : ROUNDS;
+	int rounds = strcmp(device_name, "host") ? ROUNDS / 10 : ROUNDS;
 	uint64_t seed = 21;
 	size_t bytes = 0;
 	int fds = 0;

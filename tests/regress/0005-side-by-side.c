@@ -8,7 +8,7 @@
 
 #include "regress/fixture.h"
 
-#define FILE_LEN (16u << 20)
+#define FILE_LEN (8u << 20)
 #define SEQ 1024u
 #define BATCH 8u
 
@@ -23,7 +23,7 @@ static struct fixture f;
 
 static int set_up(void **state)
 {
-	fixture_open(&f, FILE_LEN, 2 << 20, (struct hr_engine_options){0});
+	fixture_open(&f, FILE_LEN, 512 << 10, (struct hr_engine_options){0});
 	return 0;
 }
 
@@ -62,18 +62,18 @@ static long resident_kib(void)
 
 static void test_epochs(void **state)
 {
-	struct hr_loader *loader = open_loader(6, 0);
+	struct hr_loader *loader = open_loader(4, 0);
 	const struct hr_batch *batch;
 	long first = 0;
 	int ret;
 
 	while ((ret = hr_loader_next(loader, &batch)) == 0) {
-		if (!first && batch->epoch == 1)
+		if (!first && batch->epoch == 2)
 			first = resident_kib();
 		assert_int_equal(hr_loader_release(loader, batch, NULL), 0);
 	}
 	assert_int_equal(ret, -HR_E_END);
-	/* five more epochs of 16 MiB */
+	/* two more epochs of 8 MiB */
 	assert_true(SANITIZED || resident_kib() - first < 2048);
 	hr_loader_close(loader);
 }
@@ -166,7 +166,7 @@ static void test_open_close(void **state)
 /* 300 requests through a queue of that depth. */
 static void check_depth(uint32_t depth)
 {
-	enum { N = 300, PART = 4000 };
+	enum { N = 300, PART = 1000 };
 	static struct hr_io ios[N];
 	struct hr_engine_options o = {
 		.depth = depth, .staging_bytes = 256 << 10, .direct = depth % 2};
@@ -179,7 +179,7 @@ static void check_depth(uint32_t depth)
 	memset(ios, 0, sizeof(ios));
 	for (uint64_t i = 0; i < N; i++) {
 		ios[i] = (struct hr_io){.file = f.file, .buffer = f.buf};
-		ios[i].piece = (struct hr_piece){i * 40961 + depth, PART, i * (PART + 1)};
+		ios[i].piece = (struct hr_piece){i * 20481 + depth, PART, i * (PART + 1)};
 		list[i] = &ios[i];
 	}
 	assert_int_equal(hr_submit(e, list, N), N);
@@ -190,7 +190,7 @@ static void check_depth(uint32_t depth)
 	fixture_fetch(&f);
 	for (uint64_t i = 0; i < N; i++) {
 		assert_int_equal(ios[i].res, PART);
-		fixture_check(&f, i * (PART + 1), i * 40961 + depth, PART);
+		fixture_check(&f, i * (PART + 1), i * 20481 + depth, PART);
 		fixture_guard(&f, i * (PART + 1) + PART, (i + 1) * (PART + 1));
 	}
 	assert_int_equal(hr_engine_close(e), 0);

@@ -99,6 +99,7 @@ static void *work(void *arg)
 
 	if (pthread_barrier_wait(&job->gate) == PTHREAD_BARRIER_SERIAL_THREAD)
 		job->ready = now();
+	pthread_barrier_wait(&job->gate); /* nobody is ahead of the clock */
 	if (ret == 0)
 		ret = read_chunks(job, engine);
 	if (ret) {

@@ -97,8 +97,9 @@ static void *work(void *arg)
 	struct hr_engine *engine = NULL;
 	int ret = hr_engine_open(job->dev, &opts, &engine);
 
-	if (pthread_barrier_wait(&job->gate) == PTHREAD_BARRIER_SERIAL_THREAD)
+	if (pthread_barrier_wait(&job->gate) != 0) /* one thread gets another answer than 0 */
 		job->ready = now();
+	pthread_barrier_wait(&job->gate); /* nobody is ahead of the clock */
 	if (ret == 0)
 		ret = read_chunks(job, engine);
 	if (ret) {

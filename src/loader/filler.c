@@ -89,13 +89,35 @@ static uint64_t staging_share(const struct hr_loader *loader)
 	return hr__max(STAGING_MIN, hr__max(share, hr__min(batch, STAGING_MAX)));
 }
 
+/* Does it read(2) on the thread that waits for it, one after the other? */
+static bool is_alone(const struct hr_engine *engine)
+{
+	struct hr_queue_info queue;
+
+	hr_engine_queue(engine, &queue);
+	return strcmp(queue.name, "sync") == 0;
+}
+
+/*
+ * Fillers copy side by side already: threads of the engines' own would only take turns with them. They
+ * are for reading where there is no io_uring.
+ */
 int hr__filler_open(struct hr__filler *filler)
 {
 	struct hr_loader *loader = filler->loader;
 	struct hr_engine_options opts = loader->opts.engine;
+	int rc;
 
 	if (!opts.staging_bytes)
 		opts.staging_bytes = hr__align_up(staging_share(loader), STAGING_BLOCK);
+	if (loader->opts.threads > 1)
+		opts.threads = 0;
+	rc = hr_engine_open(loader->dev, &opts, &filler->engine);
+	if (rc < 0 || opts.threads == loader->opts.engine.threads || !is_alone(filler->engine))
+		return rc;
+	hr_engine_close(filler->engine); /* nothing is in flight */
+	filler->engine = NULL;
+	opts.threads = loader->opts.engine.threads;
 	return hr_engine_open(loader->dev, &opts, &filler->engine);
 }
 

@@ -23,21 +23,34 @@ static void give_reason(struct hr__registrar *r, const char *text)
 	atomic_store(&r->has_reason, true);
 }
 
+/*
+ * The mapping of a file that the device may have; where it may have none, one for the threads that copy
+ * out of it. Return: NULL with the reason given when there is neither.
+ */
+static struct hr__mapping *mapping_of(struct hr__registrar *r, struct hr_file *file)
+{
+	struct hr__mapping *m;
+	char reason[160];
+	bool plain = hr__mapping_check(file, r->dev, r->map, reason, sizeof(reason)) != 0;
+
+	if (plain)
+		give_reason(r, reason);
+	if (plain && !(r->map && hr__mapping_plain_ok(file)))
+		return NULL;
+	if (!hr__mapping_get(file, r->dev, plain, &m))
+		return m;
+	give_reason(r, hr_error_detail());
+	return NULL;
+}
+
 /* Ready bytes of one file. Return: false when nothing more can be done for it. */
 static bool walk_file(struct hr__registrar *r, const struct hr__part *part, uint64_t since,
 		      uint64_t *ready, struct hr__mapping_work *work)
 {
-	struct hr__mapping *m;
-	char reason[160];
+	struct hr__mapping *m = mapping_of(r, part->file);
 
-	if (hr__mapping_check(part->file, r->dev, true, reason, sizeof(reason))) {
-		give_reason(r, reason);
+	if (!m)
 		return false;
-	}
-	if (hr__mapping_get(part->file, r->dev, false, &m)) {
-		give_reason(r, hr_error_detail());
-		return false;
-	}
 	for (uint64_t off = 0; off < part->size && !work->full; off += HR__MAPPING_WINDOW) {
 		uint64_t len = hr__min(HR__MAPPING_WINDOW, part->size - off);
 		int64_t n;
@@ -45,8 +58,10 @@ static bool walk_file(struct hr__registrar *r, const struct hr__part *part, uint
 		if (atomic_load(&r->stopping))
 			return false;
 		n = hr__mapping_prepare(m, off, len, false, since, 0, work);
-		atomic_store(&r->bytes, work->bytes);
-		atomic_store(&r->ns, work->ns);
+		if (m->pinned || (r->dev->caps & HR__MEM_CAP_HOST_VISIBLE)) { /* else only mapped */
+			atomic_store(&r->bytes, work->bytes);
+			atomic_store(&r->ns, work->ns);
+		}
 		if (n < 0) {
 			give_reason(r, hr_error_detail());
 			return false;
@@ -117,8 +132,10 @@ void hr__registrar_start(struct hr__registrar *r, const struct hr_dataset *ds,
 
 	r->ds = ds;
 	r->dev = dev;
+	r->map = map;
 	for (uint32_t i = 0; i < ds->n_parts && !any; i++)
-		any = !hr__mapping_check(ds->parts[i].file, dev, map, reason, sizeof(reason));
+		any = !hr__mapping_check(ds->parts[i].file, dev, map, reason, sizeof(reason)) ||
+		      (map && hr__mapping_plain_ok(ds->parts[i].file));
 	if (!any) {
 		give_reason(r, reason);
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * loader/registrar.h - the thread that makes the hot parts of a dataset ready for the path pagecache,
- * ahead of need and off the data path.
+ * ahead of need and off the data path; where that path cannot be, for those who copy out of mappings.
  *
  * It goes over all files again and again, with growing pauses, until everything is ready, the limit
  * HEADRACE_PIN_BYTES is reached, or a minute has passed: what is cold until then stays with the other
@@ -20,6 +20,7 @@
 struct hr__registrar {
 	const struct hr_dataset *ds; /* both outlive the thread */
 	struct hr_device *dev;
+	bool map; /* the program allows the handler of SIGBUS */
 	pthread_t thread;
 	bool started;
 	atomic_bool stopping;

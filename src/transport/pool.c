@@ -9,7 +9,9 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -19,6 +21,7 @@
 #include "transport/seg.h"
 
 #define LOT_BYTES HR__CREW_MIN
+#define SPIN_NS (50u * 1000u)
 
 struct pool {
 	struct hr__ioq q;
@@ -29,7 +32,8 @@ struct pool {
 	uint64_t lot_bytes;
 	/* with threads: under the lock */
 	struct hr__seg_list todo, done;
-	uint32_t n_lots, n_idle, n_done; /* n_lots: shares of one thread each in todo */
+	uint32_t n_lots, n_idle; /* n_lots: shares of one thread each in todo */
+	atomic_uint n_done;      /* changed under the lock */
 	bool stop;
 	pthread_mutex_t lock;
 	pthread_cond_t work, finished;
@@ -210,6 +214,18 @@ static uint32_t pump_inline(struct pool *p, struct hr__seg **out, uint32_t max, 
 	return n;
 }
 
+/*
+ * A copy is over soon, and waking up takes as long as a part of it: a sleep for
+ * each MiB halved the rate of eight threads. Gives way to the threads where processors are few.
+ */
+static void look_out(struct pool *p, uint64_t timeout_ns)
+{
+	uint64_t end = hr__now_ns() + hr__min(timeout_ns, SPIN_NS);
+
+	while (!atomic_load(&p->n_done) && hr__now_ns() < end)
+		sched_yield();
+}
+
 static int pool_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uint32_t min,
 		     uint64_t timeout_ns)
 {
@@ -229,8 +245,10 @@ static int pool_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uint
 		end.tv_sec++;
 		end.tv_nsec -= 1000000000;
 	}
-	pthread_mutex_lock(&p->lock);
 	min = (uint32_t)hr__min(hr__min(min, max), q->in_flight);
+	if (p->crew && min)
+		look_out(p, timeout_ns);
+	pthread_mutex_lock(&p->lock);
 	while (p->n_done < min) {
 		if (pthread_cond_timedwait(&p->finished, &p->lock, &end) == ETIMEDOUT)
 			break;

@@ -32,8 +32,8 @@ struct pool {
 	uint64_t lot_bytes;
 	/* with threads: under the lock */
 	struct hr__seg_list todo, done;
-	uint32_t n_lots, n_idle; /* n_lots: shares of one thread each in todo */
-	atomic_uint n_done;      /* changed under the lock */
+	atomic_uint n_lots, n_done; /* n_lots: shares of one thread each in todo */
+	uint32_t n_idle, n_looking; /* threads that sleep; that will look into todo soon */
 	bool stop;
 	pthread_mutex_t lock;
 	pthread_cond_t work, finished;
@@ -80,6 +80,35 @@ static struct hr__seg_list take_lot(struct pool *p, uint32_t *n)
 	return lot;
 }
 
+/*
+ * Copies of a MiB end every few microseconds, and waking up takes as long as a part of one: a sleep for
+ * each halved the rate of eight threads. Gives way to others where processors are few.
+ */
+static void look_out(const atomic_uint *count, uint64_t timeout_ns)
+{
+	uint64_t end = hr__now_ns() + hr__min(timeout_ns, SPIN_NS);
+
+	while (!atomic_load(count) && hr__now_ns() < end)
+		sched_yield();
+}
+
+/* Wait for the next lot, awake at first. The lock is held, but not meanwhile. */
+static void await_lot(struct pool *p)
+{
+	if (p->crew) {
+		p->n_looking++;
+		pthread_mutex_unlock(&p->lock);
+		look_out(&p->n_lots, SPIN_NS);
+		pthread_mutex_lock(&p->lock);
+		p->n_looking--;
+	}
+	if (!p->todo.head && !p->stop) {
+		p->n_idle++;
+		pthread_cond_wait(&p->work, &p->lock);
+		p->n_idle--;
+	}
+}
+
 static void *pool_thread(void *arg)
 {
 	struct pool *p = arg;
@@ -90,9 +119,7 @@ static void *pool_thread(void *arg)
 		struct hr__seg_list lot = take_lot(p, &n);
 
 		if (!n) {
-			p->n_idle++;
-			pthread_cond_wait(&p->work, &p->lock);
-			p->n_idle--;
+			await_lot(p);
 			continue;
 		}
 		pthread_mutex_unlock(&p->lock);
@@ -132,8 +159,8 @@ static void publish(struct pool *p, struct hr__seg_list *lot)
 	pthread_mutex_lock(&p->lock);
 	hr__seg_list_join(&p->todo, lot);
 	p->n_lots++;
-	short_of_hands = p->n_lots > p->n_idle;
-	if (p->n_idle)
+	short_of_hands = p->n_lots > p->n_idle + p->n_looking;
+	if (p->n_idle && p->n_lots > p->n_looking)
 		pthread_cond_signal(&p->work);
 	pthread_mutex_unlock(&p->lock);
 	if (short_of_hands && p->n_threads < p->threads_max && start_threads(p, p->n_threads + 1))
@@ -214,18 +241,6 @@ static uint32_t pump_inline(struct pool *p, struct hr__seg **out, uint32_t max, 
 	return n;
 }
 
-/*
- * A copy is over soon, and waking up takes as long as a part of it: a sleep for
- * each MiB halved the rate of eight threads. Gives way to the threads where processors are few.
- */
-static void look_out(struct pool *p, uint64_t timeout_ns)
-{
-	uint64_t end = hr__now_ns() + hr__min(timeout_ns, SPIN_NS);
-
-	while (!atomic_load(&p->n_done) && hr__now_ns() < end)
-		sched_yield();
-}
-
 static int pool_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uint32_t min,
 		     uint64_t timeout_ns)
 {
@@ -247,7 +262,7 @@ static int pool_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uint
 	}
 	min = (uint32_t)hr__min(hr__min(min, max), q->in_flight);
 	if (p->crew && min)
-		look_out(p, timeout_ns);
+		look_out(&p->n_done, timeout_ns);
 	pthread_mutex_lock(&p->lock);
 	while (p->n_done < min) {
 		if (pthread_cond_timedwait(&p->finished, &p->lock, &end) == ETIMEDOUT)

@@ -115,18 +115,27 @@ static inline int run_alone(const char *name, char *const *env)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-/* In main(): true when this process is such a program; it has run then. */
-static inline bool alone_main(int argc, char **argv, const struct alone *table, size_t count)
+static inline void alone_test(void **state)
+{
+	const struct alone *program = *state;
+
+	program->run();
+}
+
+/* In main(): the exit status if this process is such a program, which has run then; else -1. */
+static inline int alone_main(int argc, char **argv, const struct alone *table, size_t count)
 {
 	if (argc != 4 || strcmp(argv[2], "alone") != 0)
-		return false;
+		return -1;
 	for (size_t i = 0; i < count; i++) {
-		if (!strcmp(table[i].name, argv[3])) {
-			table[i].run();
-			return true;
-		}
+		const struct CMUnitTest test[] = {{.name = table[i].name,
+						   .test_func = alone_test,
+						   .initial_state = (void *)(uintptr_t)&table[i]}};
+
+		if (!strcmp(table[i].name, argv[3]))
+			return fixture_fini(cmocka_run_group_tests(test, NULL, NULL));
 	}
-	_exit(2);
+	return 2;
 }
 
 #endif

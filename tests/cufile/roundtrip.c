@@ -2,7 +2,7 @@
 /*
  * roundtrip - what most programs do with cuFile, once, with files under $TMPDIR: every byte written and read
  * back, alone, by many threads and in batches. For the script beside it, which runs it where things
- * are missing or forbidden. Usage: roundtrip DEVICE. Last line: the file system it ran on.
+ * are missing or forbidden. Usage: roundtrip DEVICE; it names the file system.
  */
 #include "batch.h"
 
@@ -75,22 +75,28 @@ static void batches(void)
 	batch_close(&b);
 }
 
-int main(int argc, char **argv)
+static void round_trip(void **state)
 {
 	struct statfs fs;
 
-	if (!fixture_init(argc, argv))
-		return 2;
-	alarm(200);
 	plain(O_RDWR);
 	target_close(&file);
 	plain(O_RDWR | O_DIRECT);
 	threads();
 	batches();
-	CHECK(fstatfs(file.fd, &fs) == 0);
+	assert_int_equal(fstatfs(file.fd, &fs), 0);
 	target_close(&file);
-	CHECK(cuFileUseCount() == 1);
-	CHECK(cuFileDriverClose_v2().err == CU_FILE_SUCCESS);
-	printf("file system 0x%lx\n", (unsigned long)fs.f_type);
-	return fixture_fini(0);
+	assert_int_equal(cuFileUseCount(), 1);
+	assert_ok(cuFileDriverClose_v2());
+	fprintf(stderr, "file system 0x%lx\n", (unsigned long)fs.f_type);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip)};
+
+	if (!fixture_init(argc, argv))
+		return 2;
+	alarm(200);
+	return fixture_fini(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -281,8 +281,18 @@ static void nothing_to_wait_for(void **state)
 
 static void *waiter(void *arg)
 {
+	struct batch *b = arg;
+
 	fixture_thread();
-	batch_collect(arg, 256, 1);
+	/* Nothing may be on its way for a moment: then it need not wait for more. */
+	for (unsigned int done = 0; done < 256;) {
+		unsigned int got = 256 - done;
+		struct timespec patience = {1, 0};
+
+		CHECK(cuFileBatchIOGetStatus(b->handle, 1, &got, b->events, &patience).err == 0);
+		batch_count(b, got);
+		done += got;
+	}
 	return NULL;
 }
 
@@ -345,6 +355,32 @@ static void many_batches(void **state)
 	free(all);
 }
 
+/* More bytes on their way than any staging memory holds. */
+static void large_entries(void **state)
+{
+	enum { N = 96, LEN = 512 * 1024 + 3 };
+	struct batch b;
+	char *p = mem_alloc((size_t)N * LEN);
+
+	batch_open(&b, N, FILE_LEN);
+	batch_prepare(&b, N, direct.handle);
+	mem_fill(p, TEST_GUARD, (size_t)N * LEN);
+	for (unsigned int i = 0; i < N; i++) {
+		b.io[i].u.batch.devPtr_base = p + (size_t)i * LEN;
+		b.io[i].u.batch.devPtr_offset = 0;
+		b.io[i].u.batch.file_offset = i * 20011;
+		b.io[i].u.batch.size = LEN;
+	}
+	assert_ok(cuFileBatchIOSubmit(b.handle, N, b.io, 0));
+	batch_collect(&b, N, N);
+	for (unsigned int i = 0; i < N; i++) {
+		assert_int_equal(b.ret[i], LEN);
+		mem_check(p + (size_t)i * LEN, LEN, 0, LEN, i * 20011);
+	}
+	batch_close(&b);
+	mem_free(p);
+}
+
 /* All entries name the same bytes of the file, or the same handle twice: each gets its own. */
 static void the_same_bytes(void **state)
 {
@@ -381,6 +417,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(other_thread_waits),
 		cmocka_unit_test(destroyed_in_flight),
 		cmocka_unit_test(many_batches),
+		cmocka_unit_test(large_entries),
 		cmocka_unit_test(the_same_bytes),
 	};
 

@@ -352,11 +352,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(little_staging_memory),
 		cmocka_unit_test(no_uring),
 	};
+	int status;
 
 	if (!fixture_init(argc, argv))
 		return 2;
 	alarm(600);
-	if (alone_main(argc, argv, alone, sizeof(alone) / sizeof(alone[0])))
-		return fixture_fini(0);
+	status = alone_main(argc, argv, alone, sizeof(alone) / sizeof(alone[0]));
+	if (status >= 0)
+		return status;
 	return fixture_fini(cmocka_run_group_tests(tests, setup, teardown));
 }

@@ -71,12 +71,11 @@ static void flags_are_not_looked_at(void **state)
 /* Of host memory nobody knows where it ends. */
 static void beyond_the_allocation(void **state)
 {
-	char *p = mem_alloc(2 * PAGE);
+	char *p;
 
-	if (!on_gpu) {
-		mem_free(p);
+	if (!on_gpu)
 		skip();
-	}
+	p = mem_alloc(2 * PAGE);
 	assert_err(cuFileBufRegister(p, 2 * MIB, 0), CU_FILE_CUDA_POINTER_RANGE_ERROR);
 	assert_err(cuFileBufRegister(p + PAGE, 2 * PAGE, 0), CU_FILE_CUDA_POINTER_RANGE_ERROR);
 	assert_err(cuFileBufRegister(p, SIZE_MAX, 0), CU_FILE_CUDA_POINTER_RANGE_ERROR);
@@ -173,12 +172,11 @@ static void across_the_end_of_a_registration(void **state)
 
 static void beyond_an_unregistered_allocation(void **state)
 {
-	char *p = mem_alloc(2 * PAGE);
+	char *p;
 
-	if (!on_gpu) {
-		mem_free(p);
+	if (!on_gpu)
 		skip();
-	}
+	p = mem_alloc(2 * PAGE);
 	mem_fill(p, TEST_GUARD, 2 * PAGE);
 	assert_io_error(cuFileRead(file.handle, p, MIB, 0, 0), EIO);
 	assert_io_error(cuFileRead(file.handle, p, PAGE, 0, PAGE + 1), EIO);

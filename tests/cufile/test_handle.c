@@ -197,26 +197,25 @@ static void stale_handles(void **state)
 	close(fd);
 }
 
-/* A program may close its descriptor first; the number may come back as another file. */
+/* A program may close its descriptor first, and the number may come back as another file. */
 static void descriptor_closed_first(void **state)
 {
 	char *second = test_file(dir, "second", PAGE);
 	CUfileHandle_t old = NULL, new = NULL;
 	void *p = mem_alloc(2 * PAGE);
-	int fd = open(path, O_RDONLY | O_CLOEXEC), again;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), other = open(second, O_RDONLY | O_CLOEXEC);
 	ssize_t n;
 
 	assert_ok(handle_of(fd, &old));
-	close(fd);
+	assert_int_equal(dup3(other, fd, O_CLOEXEC), fd);
+	close(other);
 	mem_fill(p, TEST_GUARD, 2 * PAGE);
 	n = cuFileRead(old, p, PAGE, PAGE, 0);
 	if (n == PAGE)
 		mem_check(p, 2 * PAGE, 0, PAGE, PAGE);
 	else
 		assert_int_equal(n, -1);
-	again = open(second, O_RDONLY | O_CLOEXEC);
-	assert_int_equal(again, fd);
-	if (handle_of(again, &new).err == CU_FILE_SUCCESS) {
+	if (handle_of(fd, &new).err == CU_FILE_SUCCESS) {
 		mem_fill(p, TEST_GUARD, 2 * PAGE);
 		/* The second file ends after a page: none of the first one may appear. */
 		assert_int_equal(cuFileRead(new, p, 2 * PAGE, 0, 0), PAGE);
@@ -224,8 +223,17 @@ static void descriptor_closed_first(void **state)
 		cuFileHandleDeregister(new);
 	}
 	cuFileHandleDeregister(old);
-	assert_true(fcntl(again, F_GETFD) >= 0);
-	close(again);
+	assert_true(fcntl(fd, F_GETFD) >= 0);
+	close(fd);
+	/* And one that is closed for good. */
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_ok(handle_of(fd, &old));
+	close(fd);
+	mem_fill(p, TEST_GUARD, 2 * PAGE);
+	n = cuFileRead(old, p, PAGE, PAGE, 0);
+	if (n == PAGE)
+		mem_check(p, 2 * PAGE, 0, PAGE, PAGE);
+	cuFileHandleDeregister(old);
 	mem_free(p);
 	free(second);
 }

@@ -208,7 +208,9 @@ static void few_descriptors(void)
 	CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
 	cuFileHandleDeregister(file.handle);
 	if (handle_of(file.fd, &handle).err == CU_FILE_SUCCESS) {
-		CHECK(cuFileRead(handle, p, PAGE, 0, 0) == PAGE);
+		ssize_t n = cuFileRead(handle, p, PAGE, 0, 0);
+
+		CHECK(n == PAGE || n == -1);
 		cuFileHandleDeregister(handle);
 	}
 	CHECK(setrlimit(RLIMIT_NOFILE, &old) == 0);
@@ -280,12 +282,14 @@ int main(int argc, char **argv)
 {
 	enum { COUNT = sizeof(alone) / sizeof(alone[0]) };
 	struct CMUnitTest tests[COUNT];
+	int status;
 
 	if (!fixture_init(argc, argv))
 		return 2;
 	alarm(argc == 4 ? 120 : 900);
-	if (alone_main(argc, argv, alone, COUNT))
-		return fixture_fini(0);
+	status = alone_main(argc, argv, alone, COUNT);
+	if (status >= 0)
+		return status;
 	for (int i = 0; i < COUNT; i++) {
 		tests[i] = (struct CMUnitTest){.name = alone[i].name,
 					       .test_func = run,

@@ -373,10 +373,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(closed_in_flight),
 		cmocka_unit_test(parallel_io_off),
 	};
+	int status;
 
 	if (!fixture_init(argc, argv))
 		return 2;
-	if (alone_main(argc, argv, alone, sizeof(alone) / sizeof(alone[0])))
-		return fixture_fini(0);
+	status = alone_main(argc, argv, alone, sizeof(alone) / sizeof(alone[0]));
+	if (status >= 0)
+		return status;
 	return fixture_fini(cmocka_run_group_tests(tests, setup, teardown));
 }

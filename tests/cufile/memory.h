@@ -27,6 +27,7 @@ static struct {
 	int (*retain)(void **context, int device);
 	int (*release)(int device);
 	int (*push)(void *context);
+	int (*pop)(void **context);
 	int (*alloc)(uint64_t *ptr, size_t len);
 	int (*free)(uint64_t ptr);
 	int (*alloc_host)(void **ptr, size_t len, unsigned int flags);
@@ -52,6 +53,14 @@ static inline void fixture_thread(void)
 		assert_int_equal(cuda.push(cuda.context), 0);
 }
 
+static inline void fixture_thread_end(void)
+{
+	void *context;
+
+	if (on_gpu)
+		assert_int_equal(cuda.pop(&context), 0);
+}
+
 static inline void cuda_load(void)
 {
 	const struct {
@@ -63,6 +72,7 @@ static inline void cuda_load(void)
 		{&cuda.retain, "cuDevicePrimaryCtxRetain", false},
 		{&cuda.release, "cuDevicePrimaryCtxRelease_v2", false},
 		{&cuda.push, "cuCtxPushCurrent_v2", false},
+		{&cuda.pop, "cuCtxPopCurrent_v2", false},
 		{&cuda.alloc, "cuMemAlloc_v2", false},
 		{&cuda.free, "cuMemFree_v2", false},
 		{&cuda.alloc_host, "cuMemHostAlloc", false},
@@ -123,6 +133,7 @@ static inline int fixture_fini(int failed)
 	}
 	if (on_gpu) {
 		cuda.stream_destroy(cuda.stream);
+		cuda.pop(&cuda.context);
 		cuda.release(0);
 	}
 	return failed ? 1 : 0;

@@ -48,6 +48,7 @@ static void *thread_main(void *arg)
 		mem_check(p, 16 * PAGE, (size_t)i, 9000, (uint64_t)off);
 	}
 	mem_free(p);
+	fixture_thread_end();
 	return NULL;
 }
 

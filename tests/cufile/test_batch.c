@@ -293,6 +293,7 @@ static void *waiter(void *arg)
 		batch_count(b, got);
 		done += got;
 	}
+	fixture_thread_end();
 	return NULL;
 }
 

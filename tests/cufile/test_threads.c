@@ -71,6 +71,7 @@ static void *read_much(void *arg)
 	if ((intptr_t)arg % 2)
 		CHECK(cuFileBufDeregister(p).err == CU_FILE_SUCCESS);
 	mem_free(p);
+	fixture_thread_end();
 	return NULL;
 }
 
@@ -94,6 +95,7 @@ static void *write_own_region(void *arg)
 		CHECK(cuFileRead(file.handle, p, 5000, (off_t)base, 0) == 5000);
 	}
 	mem_free(p);
+	fixture_thread_end();
 	return NULL;
 }
 
@@ -125,6 +127,7 @@ static void *batches(void *arg)
 	}
 	batch_close(b);
 	free(b);
+	fixture_thread_end();
 	return NULL;
 }
 
@@ -227,6 +230,7 @@ static void *reads_till_closed(void *arg)
 		CHECK(n == MIB / 2 || n == -1);
 	} while (n >= 0 && !atomic_load(&stop));
 	mem_free(p);
+	fixture_thread_end();
 	return NULL;
 }
 

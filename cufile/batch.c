@@ -16,6 +16,8 @@
 
 #define REAP_MAX 64u
 #define STEP_NS 200000u            /* longest wait with the turn in hand */
+#define NAP_NS 20000000u           /* of one that waits for a submit */
+#define CANCEL_NS 2000000000ull    /* longest wait for what was cancelled */
 #define PATIENCE_NS 60000000000ull /* without a single completion */
 #define DEVICES_MAX 8u             /* of one batch at a time */
 
@@ -47,7 +49,7 @@ struct batch {
 
 	pthread_mutex_t lock;
 	pthread_cond_t turned;
-	uint64_t next_turn, turn;
+	uint64_t next_turn, turn, submits;
 
 	/* by whoever has the turn */
 	struct lane lanes[DEVICES_MAX];
@@ -71,12 +73,28 @@ static void turn_take(struct batch *b)
 	pthread_mutex_unlock(&b->lock);
 }
 
-static void turn_give(struct batch *b)
+static void turn_give(struct batch *b, bool submitted)
 {
 	pthread_mutex_lock(&b->lock);
 	b->turn++;
-	if (b->next_turn != b->turn)
+	b->submits += submitted;
+	if (b->next_turn != b->turn || submitted)
 		pthread_cond_broadcast(&b->turned);
+	pthread_mutex_unlock(&b->lock);
+}
+
+/* Nothing is in flight: wait a while for another thread to bring something. */
+static void wait_for_submit(struct batch *b, uint64_t seen, uint64_t longest_ns)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_nsec += (long)(longest_ns < NAP_NS ? longest_ns : NAP_NS);
+	end.tv_sec += end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&b->lock);
+	while (b->submits == seen && !pthread_cond_timedwait(&b->turned, &b->lock, &end))
+		;
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -325,7 +343,7 @@ static int submit_entered(struct batch *b, unsigned int nr, const CUfileIOParams
 		ret = -CU_FILE_BATCH_FULL;
 	else
 		submit(b, handles, nr, p);
-	turn_give(b);
+	turn_give(b, !ret);
 	if (ret)
 		drop(handles, nr);
 	return ret;
@@ -345,16 +363,12 @@ static void cancel_all(struct batch *b)
 	}
 }
 
-/* Nobody else has it any more. What a drive still writes to is left to it. */
-static void destroy(struct cf_object *object)
+/* What was cancelled comes back soon, but not at once: a drive cannot be stopped. */
+static void drain(struct batch *b, uint64_t patience_ns)
 {
-	struct batch *b = (struct batch *)object;
 	uint64_t last = cf_now_ns();
 
-	if (b->forks != cf_forks())
-		return; /* the parent's: the engines know, and memory may be in any state */
-	cancel_all(b);
-	while (b->in_flight && cf_now_ns() - last < PATIENCE_NS) {
+	while (b->in_flight && cf_now_ns() - last < patience_ns) {
 		int n = pump(b, 1, STEP_NS);
 
 		if (n < 0)
@@ -362,6 +376,17 @@ static void destroy(struct cf_object *object)
 		if (n)
 			last = cf_now_ns();
 	}
+}
+
+/* Nobody else has it any more. What a drive still writes to is left to it. */
+static void destroy(struct cf_object *object)
+{
+	struct batch *b = (struct batch *)object;
+
+	if (b->forks != cf_forks())
+		return; /* the parent's: the engines know, and memory may be in any state */
+	cancel_all(b);
+	drain(b, PATIENCE_NS);
 	if (b->in_flight) {
 		cf_log(CF_ERROR, "cufio", "a batch was given up with %u requests in flight",
 		       b->in_flight);
@@ -453,6 +478,13 @@ CF_EXPORT CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch_idp, unsig
 
 /* -- status ------------------------------------------------------------------------------------- */
 
+struct status {
+	CUfileIOEvents_t *events;
+	unsigned int min, max, got;
+	bool idle; /* nothing left in the batch */
+	uint64_t submits;
+};
+
 /*
  * Callers are known to pass less than a timespec, so what makes no sense is not refused: nanoseconds out
  * of range count for nothing, and no time is longer than our patience.
@@ -467,38 +499,53 @@ static uint64_t timeout_of(const struct timespec *t)
 	return t->tv_nsec >= 0 && t->tv_nsec < 1000000000 ? ns + (uint64_t)t->tv_nsec : ns;
 }
 
-static int status_entered(struct batch *b, unsigned int min_nr, unsigned int *nr,
-			  CUfileIOEvents_t *events, uint64_t timeout_ns)
+/* One look with the turn in hand. Return: entries that ended, or -code. */
+static int look(struct batch *b, struct status *st, uint64_t step_ns)
 {
-	uint64_t start = cf_now_ns(), last = start, now = start;
-	unsigned int got = 0, max = *nr;
+	unsigned int have;
 	int n = 0;
 
-	for (;;) {
-		uint64_t left = timeout_ns - (now - start), step = left < STEP_NS ? left : STEP_NS;
-		bool idle;
+	turn_take(b);
+	have = st->got + b->n_done;
+	if (b->in_flight)
+		n = pump(b, have < st->min ? st->min - have : 0, step_ns);
+	st->got += take_events(b, st->events + st->got, st->max - st->got);
+	st->idle = !b->in_flight && !b->n_done;
+	st->submits = b->submits;
+	if (st->idle)
+		release_idle(b);
+	turn_give(b, false);
+	return n;
+}
 
-		turn_take(b);
-		if (b->in_flight)
-			n = pump(b, got + b->n_done < min_nr ? min_nr - got - b->n_done : 0, step);
-		got += take_events(b, events + got, max - got);
-		idle = !b->in_flight && !b->n_done;
-		if (idle)
-			release_idle(b);
-		turn_give(b);
+static int status_entered(struct batch *b, struct status *st, const struct timespec *timeout)
+{
+	uint64_t limit = timeout_of(timeout), start = cf_now_ns(), last = start, now = start;
+	int n;
+
+	for (;;) {
+		uint64_t left = limit - (now - start);
+
+		n = look(b, st, left < STEP_NS ? left : STEP_NS);
 		now = cf_now_ns();
-		if (n > 0)
-			last = now;
-		if (n < 0 || got >= min_nr || idle || now - start >= timeout_ns ||
-		    now - last >= PATIENCE_NS || cf_closing() || atomic_load(&b->gone))
+		last = n > 0 ? now : last;
+		if (n < 0 || st->got >= st->min || now - start >= limit || cf_closing() ||
+		    atomic_load(&b->gone))
 			break;
+		/* Who gave a time may wait for another thread's submit, who gave none must not. */
+		if (st->idle && (st->got || !timeout))
+			break;
+		if (st->idle)
+			wait_for_submit(b, st->submits, limit - (now - start));
+		else if (now - last >= PATIENCE_NS)
+			break;
+		now = cf_now_ns();
+		if (now - start >= limit)
+			now = start + limit; /* one more look, which does not wait */
 	}
-	*nr = got;
-	for (unsigned int i = 0; i < got; i++)
-		cf_count(CF_COUNT_BATCH_COMPLETE, events[i].status == CUFILE_COMPLETE);
-	if (n < 0)
-		return got ? 0 : -CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR;
-	return 0;
+	for (unsigned int i = 0; i < st->got; i++)
+		cf_count(CF_COUNT_BATCH_COMPLETE, st->events[i].status == CUFILE_COMPLETE);
+	return n < 0 && !st->got ? -CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR : 0;
 }
 
 CF_EXPORT CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned int min_nr,
@@ -515,7 +562,10 @@ CF_EXPORT CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, un
 		return cf_error(ret);
 	b = batch_get(batch_idp);
 	if (b) {
-		ret = status_entered(b, min_nr, nr, iocbp, timeout_of(timeout));
+		struct status st = {.events = iocbp, .min = min_nr, .max = *nr};
+
+		ret = status_entered(b, &st, timeout);
+		*nr = st.got;
 		cf_object_put(&b->object);
 	} else {
 		ret = -CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR;
@@ -533,8 +583,8 @@ CF_EXPORT CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch_idp)
 		if (b) {
 			turn_take(b);
 			cancel_all(b);
-			pump(b, 0, 0);
-			turn_give(b);
+			drain(b, CANCEL_NS);
+			turn_give(b, false);
 			cf_object_put(&b->object);
 		}
 		cf_leave();

@@ -145,6 +145,15 @@ void cf_buffers_unlock(void)
 	pthread_rwlock_unlock(&lock);
 }
 
+void cf_buffers_forked(void)
+{
+	static const pthread_rwlock_t fresh = PTHREAD_RWLOCK_INITIALIZER;
+	static const pthread_mutex_t fresh_late = PTHREAD_MUTEX_INITIALIZER;
+
+	lock = fresh;
+	late_lock = fresh_late;
+}
+
 /* -- memory of the machine ---------------------------------------------------------------------- */
 
 /* Is all of it mapped? Pages that nobody has touched yet are, and stay untouched. */
@@ -332,8 +341,10 @@ int cf_target_get(enum hr_op op, const void *base, uint64_t offset, uint64_t len
 		return -EIO;
 	if (!ret && out->device->gpu < 0) {
 		ret = check_host(op, from, len);
-		if (ret)
+		if (ret) {
 			hr_buffer_free(out->buffer);
+			out->buffer = NULL;
+		}
 	}
 	return ret;
 }

@@ -38,15 +38,20 @@ static void unlock_all(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The other threads are not here, and what they were doing neither. */
+/*
+ * The other threads are not here, and what they were doing neither. A lock for readers and writers
+ * remembers the thread that has it, and that one is the parent's: those begin anew.
+ */
 static void in_child(void)
 {
 	atomic_fetch_add(&forks, 1);
 	cf_pool_forked();
 	cf_async_forked();
+	cf_table_forked();
+	cf_buffers_forked();
 	atomic_store(&inside, 0);
 	atomic_store(&closing, false);
-	unlock_all();
+	pthread_mutex_unlock(&lock);
 }
 
 static void register_fork(void)
@@ -129,6 +134,8 @@ static int open_locked(void)
 		cf_settings_thaw();
 		return -CU_FILE_DRIVER_NOT_INITIALIZED;
 	}
+	cf_log(CF_INFO, "cufio-drv", "headrace %s, cuFile %d.%d, no kernel path", hr_version(),
+	       CF_VERSION / 1000, CF_VERSION % 1000 / 10);
 	atomic_store(&closed_before, false);
 	atomic_store(&uses, 1);
 	return 0;

@@ -19,10 +19,12 @@
 #define CF_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define CF_VERSION 1180 /* from 1190 on callers would expect longer statistics */
 
-static inline CUfileError_t cf_result(CUfileOpError err)
-{
-	return (CUfileError_t){.err = err};
-}
+/* cf_result() - what a call returns; a failure is logged with its name. */
+#define cf_result(err) cf_result_of((CUfileOpError)(err), __func__)
+CUfileError_t cf_result_of(CUfileOpError err, const char *call);
+/* cf_error() - the same for -errno or -code. */
+#define cf_error(code) cf_error_of(code, __func__)
+CUfileError_t cf_error_of(int code, const char *call);
 
 /* -- settings.c, config.c: what the file, the environment and the program want ------------------- */
 
@@ -105,6 +107,7 @@ bool cf_table_find(enum cf_kind kind, bool (*match)(struct cf_object *object, co
 void cf_table_clear(enum cf_kind kind);
 void cf_table_lock(void); /* around fork() */
 void cf_table_unlock(void);
+void cf_table_forked(void);
 
 /* -- driver.c ------------------------------------------------------------------------------------ */
 
@@ -173,6 +176,7 @@ void cf_target_put(struct cf_target *target);
 void cf_buffers_clear(void);
 void cf_buffers_lock(void);
 void cf_buffers_unlock(void);
+void cf_buffers_forked(void);
 
 /* -- handle.c, userfs.c ---------------------------------------------------------------------------- */
 
@@ -201,8 +205,6 @@ ssize_t cf_userfs_move(struct cf_handle *handle, enum hr_op op, struct cf_target
 
 /* cf_code() - what a result of Headrace is called here: -errno or -code. */
 int cf_code(int64_t result);
-/* cf_error() - the same as a structure. */
-CUfileError_t cf_error(int code);
 
 struct cf_request {
 	enum hr_op op;

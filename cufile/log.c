@@ -17,6 +17,8 @@
 #include "cufile/inside.h"
 
 #define LINE_MAX_BYTES 1024
+#define FD_WISHED 201
+#define FD_LEAST 3
 
 static const char *const names[CF_LEVELS] = {"NOTICE", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"};
 
@@ -69,18 +71,16 @@ void cf_log_configure(const struct cf_settings *s)
 	pthread_mutex_unlock(&lock);
 }
 
-/* With the lock. Never descriptors 0 to 2: a program that closed them may mean that. */
+/* With the lock. Never a low descriptor: programs count on those that they have closed themselves. */
 static void open_file(void)
 {
 	int low =
 		open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
 
-	if (low >= 0 && low < 3) {
-		fd = fcntl(low, F_DUPFD_CLOEXEC, 3);
+	for (int least = FD_WISHED; low >= 0 && fd < 0 && least >= FD_LEAST; least -= 66)
+		fd = fcntl(low, F_DUPFD_CLOEXEC, least);
+	if (low >= 0)
 		close(low);
-	} else {
-		fd = low;
-	}
 	if (fd < 0)
 		path[0] = '\0'; /* one try */
 }

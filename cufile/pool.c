@@ -304,6 +304,7 @@ void cf_pool_unlock(void)
 void cf_pool_forked(void)
 {
 	static const pthread_cond_t fresh = PTHREAD_COND_INITIALIZER;
+	static const pthread_mutex_t fresh_lock = PTHREAD_MUTEX_INITIALIZER;
 
 	for (uint32_t i = 0; i < DEVICES_MAX; i++) {
 		memset(pools[i].engines, 0, sizeof(pools[i].engines));
@@ -313,4 +314,5 @@ void cf_pool_forked(void)
 	}
 	waiting = 0;
 	came_back = fresh;
+	lock = open_lock = fresh_lock;
 }

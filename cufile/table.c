@@ -178,3 +178,10 @@ void cf_table_unlock(void)
 {
 	pthread_rwlock_unlock(&lock);
 }
+
+void cf_table_forked(void)
+{
+	static const pthread_rwlock_t fresh = PTHREAD_RWLOCK_INITIALIZER;
+
+	lock = fresh;
+}

@@ -39,22 +39,33 @@ int cf_code(int64_t result)
 	}
 }
 
-CUfileError_t cf_error(int code)
+CUfileError_t cf_result_of(CUfileOpError err, const char *call)
 {
-	CUfileError_t e = {.err = CU_FILE_SUCCESS};
+	CUfileError_t e = {.err = err};
 
-	if (code >= 0)
-		return e;
-	if (code <= -CUFILEOP_BASE_ERR)
-		e.err = (CUfileOpError)-code;
-	else
-		e.err = code == -ENOMEM   ? CU_FILE_NOMEM_ERROR
-			: code == -EINVAL ? CU_FILE_INVALID_VALUE
-			: code == -EIO    ? CU_FILE_IO_ERROR
-					  : CU_FILE_INTERNAL_ERROR;
-	if (e.err == CU_FILE_CUDA_DRIVER_ERROR)
+	if (err)
+		cf_log(CF_ERROR, "cufio", "%s: %s (%d)", call, cufileop_status_error(err), err);
+	if (err == CU_FILE_CUDA_DRIVER_ERROR)
 		e.cu_err = 999; /* CUDA_ERROR_UNKNOWN: the sentence is in the log */
 	return e;
+}
+
+CUfileError_t cf_error_of(int code, const char *call)
+{
+	switch (code) {
+	case 0:
+		return cf_result_of(CU_FILE_SUCCESS, call);
+	case -ENOMEM:
+		return cf_result_of(CU_FILE_NOMEM_ERROR, call);
+	case -EINVAL:
+		return cf_result_of(CU_FILE_INVALID_VALUE, call);
+	case -EIO:
+		return cf_result_of(CU_FILE_IO_ERROR, call);
+	default:
+		return cf_result_of(code <= -CUFILEOP_BASE_ERR ? (CUfileOpError)-code
+							       : CU_FILE_INTERNAL_ERROR,
+				    call);
+	}
 }
 
 uint64_t cf_now_ns(void)
@@ -80,15 +91,12 @@ static int64_t move_by_engine(struct cf_handle *handle, const struct cf_request 
 	cf_engine_put(engine);
 	if (res >= 0)
 		return res;
-	cf_log(CF_ERROR, "cufio", "%s of %zu bytes at %lld: %s",
-	       r->op == HR_READ ? "read" : "write", r->size, (long long)r->file_offset,
-	       hr_error_detail());
+	cf_log(CF_ERROR, "cufio", "%s", hr_error_detail());
 	return cf_code(res);
 }
 
-static int64_t move(struct cf_handle *handle, const struct cf_request *r)
+static int64_t move(struct cf_handle *handle, const struct cf_request *r, int *gpu)
 {
-	uint64_t start = cf_stats_on() ? cf_now_ns() : 0;
 	struct cf_target target;
 	int64_t res;
 	int ret = cf_target_get(r->op, r->base, (uint64_t)r->buffer_offset, r->size, &target);
@@ -98,13 +106,12 @@ static int64_t move(struct cf_handle *handle, const struct cf_request *r)
 	res = handle->file
 		      ? move_by_engine(handle, r, &target)
 		      : cf_userfs_move(handle, r->op, &target, (uint64_t)r->file_offset, r->size);
-	if (start)
-		cf_stats_move(r->op, target.device->gpu, res, cf_now_ns() - start);
+	*gpu = target.device->gpu;
 	cf_target_put(&target);
 	return res;
 }
 
-ssize_t cf_transfer(struct cf_handle *handle, const struct cf_request *r)
+static ssize_t transfer(struct cf_handle *handle, const struct cf_request *r, int *gpu)
 {
 	int ret;
 
@@ -119,7 +126,26 @@ ssize_t cf_transfer(struct cf_handle *handle, const struct cf_request *r)
 		return ret;
 	if (r->size > SSIZE_MAX || (uint64_t)r->file_offset + r->size > INT64_MAX)
 		return -EINVAL;
-	return move(handle, r);
+	return move(handle, r, gpu);
+}
+
+ssize_t cf_transfer(struct cf_handle *handle, const struct cf_request *r)
+{
+	uint64_t start = cf_stats_on() ? cf_now_ns() : 0;
+	int gpu = -1;
+	ssize_t res = transfer(handle, r, &gpu);
+
+	if (start)
+		cf_stats_move(r->op, gpu, res, cf_now_ns() - start);
+	if (res < 0)
+		cf_log(CF_ERROR, "cufio", "%s of %zu bytes at %lld, buffer %p + %lld: error %d",
+		       r->op == HR_READ ? "read" : "write", r->size, (long long)r->file_offset,
+		       r->base, (long long)r->buffer_offset, (int)-res);
+	else
+		cf_log(CF_TRACE, "cufio", "%s of %zu bytes at %lld: %zd, p2p mode: 0 compat: 1",
+		       r->op == HR_READ ? "read" : "write", r->size, (long long)r->file_offset,
+		       res);
+	return res;
 }
 
 /* All known callers understand -1 with errno, whichever kind of code is in it. */
@@ -141,6 +167,8 @@ static ssize_t with_handle(CUfileHandle_t fh, const struct cf_request *r)
 	handle = cf_handle_get(fh);
 	if (!handle) {
 		cf_leave();
+		cf_stats_move(r->op, -1, -CU_FILE_HANDLE_NOT_REGISTERED, 0);
+		cf_log(CF_ERROR, "cufio", "%p is no handle", fh);
 		return answer(-CU_FILE_HANDLE_NOT_REGISTERED);
 	}
 	res = cf_transfer(handle, r);

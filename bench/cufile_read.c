@@ -6,7 +6,8 @@
  *
  * usage: cufile_read MODE key=value...
  * modes: read (in order), random, batch, disk (the same as batch by the kernel's own AIO into host
- * memory: what the drive needs), open (open and close the driver).
+ * memory: what the drive needs), open (open and close the driver), cycle (the same with one read in
+ * between, since a library may put off its work until then).
  * keys: lib=PATH file=PATH device=cuda:N|host bs=BYTES count=N threads=N nr=N rounds=N seed=N
  * direct=0|1 registered=0|1
  */
@@ -444,6 +445,14 @@ static void disk_batches(struct load *l)
 }
 
 /* -- the driver -- */
+static void one_read(struct load *l)
+{
+	register_all(l);
+	if (cf.read(l->handle, l->memory, opt.bs, (off_t)l->offsets[0], 0) != (ssize_t)opt.bs)
+		fail("cuFileRead", 0);
+	deregister_all(l);
+}
+
 static void opens(struct load *l)
 {
 	for (uint64_t i = 0; i < opt.rounds; i++) {
@@ -452,6 +461,8 @@ static void opens(struct load *l)
 
 		if (e.err != CU_FILE_SUCCESS)
 			fail("cuFileDriverOpen", (long)e.err);
+		if (l->requests)
+			one_read(l);
 		e = cf.close();
 		if (e.err != CU_FILE_SUCCESS)
 			fail("cuFileDriverClose", (long)e.err);
@@ -542,46 +553,62 @@ static int read_options(int argc, char **argv)
 	       opt.rounds <= ROUNDS_MAX && opt.nr >= 1 && opt.bs >= 1 && opt.count >= 1;
 }
 
-static void whole_load(struct load *l, int is_batch)
+static void prepare(struct load *l, uint64_t requests)
 {
-	int disk = !strcmp(opt.mode, "disk");
-	CUfileError_t e;
-
 	open_file(l);
-	l->requests = is_batch ? opt.nr * opt.rounds : opt.count;
+	l->requests = requests;
 	choose_offsets(l, !strcmp(opt.mode, "read"));
 	l->memory_len = l->requests * opt.bs;
 	l->memory = memory_alloc(l->memory_len);
-	if (!disk) {
-		if (is_batch && opt.nr > 128)
-			cf.set_size(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE, opt.nr);
-		e = cf.open();
-		if (e.err != CU_FILE_SUCCESS)
-			fail("cuFileDriverOpen", (long)e.err);
-		register_all(l);
+}
+
+static void whole_load(struct load *l, int disk, int is_batch)
+{
+	CUfileError_t e;
+
+	prepare(l, is_batch ? opt.nr * opt.rounds : opt.count);
+	if (disk) {
+		timed(l, disk_batches);
+		verify(l);
+		return;
 	}
-	timed(l, disk ? disk_batches : is_batch ? batches : reads);
+	if (is_batch && opt.nr > 128)
+		cf.set_size(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE, opt.nr);
+	e = cf.open();
+	if (e.err != CU_FILE_SUCCESS)
+		fail("cuFileDriverOpen", (long)e.err);
+	register_all(l);
+	timed(l, is_batch ? batches : reads);
 	verify(l);
-	if (!disk) {
-		deregister_all(l);
-		cf.close();
+	deregister_all(l);
+	cf.close();
+}
+
+static int known_mode(void)
+{
+	static const char *const modes[] = {"read", "random", "batch", "disk", "open", "cycle"};
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		if (!strcmp(opt.mode, modes[i]))
+			return 1;
 	}
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	static struct load l;
-	int version = 0, disk, is_batch;
+	int version = 0, disk, opening, cycle;
 
 	opt.mode = argc > 1 ? argv[1] : "";
-	disk = !strcmp(opt.mode, "disk");
-	is_batch = disk || !strcmp(opt.mode, "batch");
-	if (!read_options(argc, argv) ||
-	    (!is_batch && strcmp(opt.mode, "read") != 0 && strcmp(opt.mode, "random") != 0 &&
-	     strcmp(opt.mode, "open") != 0)) {
-		fprintf(stderr, "usage: cufile_read read|random|batch|disk|open key=value...\n");
+	if (!known_mode() || !read_options(argc, argv)) {
+		fprintf(stderr,
+			"usage: cufile_read read|random|batch|disk|open|cycle key=value...\n");
 		return 2;
 	}
+	disk = !strcmp(opt.mode, "disk");
+	cycle = !strcmp(opt.mode, "cycle");
+	opening = cycle || !strcmp(opt.mode, "open");
 	if (disk)
 		opt.device = "host";
 	if (on_gpu())
@@ -590,14 +617,16 @@ int main(int argc, char **argv)
 		load_cufile();
 		cf.version(&version);
 	}
-	if (!strcmp(opt.mode, "open")) {
-		timed(&l, opens);
-		report(&l, version, 1);
-		return 0;
-	}
-	if (!opt.file)
+	if (!opt.file && strcmp(opt.mode, "open") != 0)
 		fail("file=PATH is missing", 0);
-	whole_load(&l, is_batch);
+	if (cycle)
+		prepare(&l, 1);
+	if (opening)
+		timed(&l, opens);
+	else
+		whole_load(&l, disk, disk || !strcmp(opt.mode, "batch"));
+	if (cycle)
+		verify(&l);
 	report(&l, version, 1);
 	return 0;
 }

@@ -18,6 +18,7 @@ make_bundle()
 	cp build/static/cli/headrace "$bundle/bin/"
 	mkdir -p "$bundle/lib"
 	cp build/static/bench/libbeside.so "$bundle/lib/"
+	copy_drop_in
 	copy_gpu_tests
 	copy_bench_scripts
 	add_fio
@@ -26,12 +27,23 @@ make_bundle()
 	check_bundle
 }
 
-# Programs of tests/gpu, found by their executable bit so that a new one needs no line here.
+# The drop-in in its own folder, and what measures it: as a program, and as a source that is compiled
+# again where there is another cufile.h.
+copy_drop_in()
+{
+	mkdir -p "$bundle/lib/cufile" "$bundle/bench" "$bundle/include"
+	cp build/static/cufile/libcufile.so.0 "$bundle/lib/cufile/"
+	cp cufile/cufile*.h "$bundle/include/"
+	cp build/static/bench/cufile_read "$bundle/bin/"
+	cp bench/cufile_read.c "$bundle/bench/"
+}
+
+# Programs and scripts of tests/gpu, found by their executable bit so that a new one needs no line here.
 copy_gpu_tests()
 {
 	local program
 
-	for program in build/static/tests/gpu/*; do
+	for program in build/static/tests/gpu/* tests/gpu/*.py; do
 		[[ -f $program && -x $program ]] && cp "$program" "$bundle/tests/"
 	done
 	return 0
@@ -100,7 +112,7 @@ check_bundle()
 {
 	local program wanted size
 
-	for program in "$bundle"/bin/* "$bundle"/tests/*; do
+	for program in "$bundle"/bin/* "$bundle"/tests/* "$bundle"/lib/* "$bundle"/lib/*/*; do
 		[[ -f $program ]] || continue
 		wanted=$(readelf -d "$program" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
 			grep -vE "$bundle_allowed" || true)

@@ -62,6 +62,7 @@ def cases(size: int) -> list[Case]:
         Case("read 1M hot t4", words("read", bs=1 << 20, count=quarter >> 20, threads=4),
              cold=False, pairs=7),
         Case("random 8K hot", words("random", bs=8192, count=24576), cold=False, pairs=7),
+        Case("stream 1M cold", words("async", bs=1 << 20, count=64), pairs=5, limit_s=15),
         Case("batch 64 x 8K", words("batch", bs=8192, nr=64, rounds=12), value="round", disk=True,
              pairs=9),
         Case("batch 128 x 8K", words("batch", bs=8192, nr=128, rounds=6), value="round", disk=True,

@@ -5,7 +5,7 @@
  * Reads a file in a given way, times it, compares every byte with read(2), prints one JSON object.
  *
  * usage: cufile_read MODE key=value...
- * modes: read (in order), random, batch, disk (the same as batch by the kernel's own AIO into host
+ * modes: read (in order), random, async (in order, all queued on one stream), batch, disk (as batch by the kernel's own AIO into host
  * memory: what the drive needs), open (open and close the driver), cycle (the same with one read in
  * between, since a library may put off its work until then).
  * keys: lib=PATH file=PATH device=cuda:N|host bs=BYTES count=N threads=N nr=N rounds=N seed=N
@@ -61,6 +61,7 @@ static struct {
 	__typeof__(&cuFileBatchIOSubmit) batch_submit;
 	__typeof__(&cuFileBatchIOGetStatus) batch_status;
 	__typeof__(&cuFileBatchIODestroy) batch_destroy;
+	__typeof__(&cuFileReadAsync) read_async;
 	__typeof__(&cuFileSetParameterSizeT) set_size;
 } cf;
 
@@ -148,6 +149,7 @@ static void load_cufile(void)
 	find(lib, &cf.batch_submit, "cuFileBatchIOSubmit");
 	find(lib, &cf.batch_status, "cuFileBatchIOGetStatus");
 	find(lib, &cf.batch_destroy, "cuFileBatchIODestroy");
+	find(lib, &cf.read_async, "cuFileReadAsync");
 	find(lib, &cf.set_size, "cuFileSetParameterSizeT");
 }
 
@@ -338,6 +340,40 @@ static void reads(struct load *l)
 	l->seconds = now() - began;
 	for (uint64_t i = 0; i < opt.threads; i++)
 		pthread_join(threads[i].id, NULL);
+}
+
+/* -- on a stream: nothing was read before, so whatever the library has to set up happens on the way -- */
+struct numbers {
+	size_t size;
+	off_t file_offset, memory_offset;
+	ssize_t bytes;
+};
+
+static void async_reads(struct load *l)
+{
+	struct numbers *all = calloc(l->requests, sizeof(*all));
+	double began = now();
+
+	if (!all)
+		fail("memory", 0);
+	for (uint64_t i = 0; i < l->requests; i++) {
+		struct numbers *n = &all[i];
+		CUfileError_t e;
+
+		*n = (struct numbers){opt.bs, (off_t)l->offsets[i], (off_t)(i * opt.bs), -9999};
+		e = cf.read_async(l->handle, l->memory, &n->size, &n->file_offset,
+				  &n->memory_offset, &n->bytes, (CUstream)cu.stream);
+		if (e.err != CU_FILE_SUCCESS)
+			fail("cuFileReadAsync", (long)e.err);
+	}
+	while (on_gpu() && cu.stream_query(cu.stream) == 600)
+		sched_yield();
+	l->seconds = now() - began;
+	for (uint64_t i = 0; i < l->requests; i++) {
+		if (all[i].bytes != (ssize_t)opt.bs)
+			fail("a read on the stream", (long)all[i].bytes);
+	}
+	free(all);
 }
 
 /* -- batches -- */
@@ -557,7 +593,7 @@ static void prepare(struct load *l, uint64_t requests)
 {
 	open_file(l);
 	l->requests = requests;
-	choose_offsets(l, !strcmp(opt.mode, "read"));
+	choose_offsets(l, !strcmp(opt.mode, "read") || !strcmp(opt.mode, "async"));
 	l->memory_len = l->requests * opt.bs;
 	l->memory = memory_alloc(l->memory_len);
 }
@@ -578,7 +614,7 @@ static void whole_load(struct load *l, int disk, int is_batch)
 	if (e.err != CU_FILE_SUCCESS)
 		fail("cuFileDriverOpen", (long)e.err);
 	register_all(l);
-	timed(l, is_batch ? batches : reads);
+	timed(l, is_batch ? batches : strcmp(opt.mode, "async") ? reads : async_reads);
 	verify(l);
 	deregister_all(l);
 	cf.close();
@@ -586,7 +622,8 @@ static void whole_load(struct load *l, int disk, int is_batch)
 
 static int known_mode(void)
 {
-	static const char *const modes[] = {"read", "random", "batch", "disk", "open", "cycle"};
+	static const char *const modes[] = {"read", "random", "async", "batch",
+					    "disk", "open",   "cycle"};
 
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		if (!strcmp(opt.mode, modes[i]))
@@ -602,8 +639,8 @@ int main(int argc, char **argv)
 
 	opt.mode = argc > 1 ? argv[1] : "";
 	if (!known_mode() || !read_options(argc, argv)) {
-		fprintf(stderr,
-			"usage: cufile_read read|random|batch|disk|open|cycle key=value...\n");
+		fprintf(stderr, "usage: cufile_read read|random|async|batch|disk|open|cycle "
+				"key=value...\n");
 		return 2;
 	}
 	disk = !strcmp(opt.mode, "disk");

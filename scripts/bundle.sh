@@ -67,6 +67,11 @@ add_fio()
 		}
 	fi
 	cp build/cache/fio "$bundle/bin/"
+	# Where there is CUDA to build against, fio is a user of the drop-in too.
+	if compgen -G 'build/cache/fio_*.orig.tar.gz' >/dev/null; then
+		mkdir -p "$bundle/src"
+		cp build/cache/fio_*.orig.tar.gz "$bundle/src/"
+	fi
 }
 
 # The source comes from the distribution's own archive, through a private list of sources.
@@ -82,6 +87,7 @@ build_fio()
 		-o APT::Sandbox::User="$(id -un)")
 	apt-get "${apt[@]}" update || return 1
 	(cd "$dir" && apt-get "${apt[@]}" source --only-source fio) || return 1
+	cp "$dir"/fio_*.orig.tar.gz "$root/build/cache/" || return 1
 	(
 		cd "$dir"/fio-*/ &&
 			./configure --build-static --disable-native --disable-numa --disable-rdma \

@@ -27,8 +27,8 @@ static inline void batch_open(struct batch *b, unsigned int capacity, uint64_t f
 	memset(b, 0, sizeof(*b));
 	b->file_len = file_len;
 	b->memory = mem_alloc(BATCH_MAX * SLOT);
-	assert_ok(cuFileBatchIOSetUp(&b->handle, capacity));
-	assert_non_null(b->handle);
+	must(cuFileBatchIOSetUp(&b->handle, capacity).err == CU_FILE_SUCCESS);
+	must(b->handle);
 }
 
 static inline void batch_close(struct batch *b)
@@ -78,7 +78,7 @@ static inline void batch_count(struct batch *b, unsigned int got)
 		ptrdiff_t which = (int *)b->events[i].cookie - b->seen;
 
 		if (which < 0 || which >= (ptrdiff_t)BATCH_MAX)
-			fail_msg("an event with a cookie that nobody gave");
+			must_not_be(__FILE__, __LINE__, "a cookie that somebody gave");
 		b->seen[which]++;
 		b->status[which] = b->events[i].status;
 		b->ret[which] = (ssize_t)b->events[i].ret;
@@ -89,12 +89,13 @@ static inline void batch_count(struct batch *b, unsigned int got)
 static inline void batch_collect(struct batch *b, unsigned int nr, unsigned int min_nr)
 {
 	for (unsigned int done = 0; done < nr;) {
-		struct timespec patience = {60, 0};
+		struct timespec patience = {300, 0}; /* sanitizers are slow */
 		unsigned int got = nr - done;
 		unsigned int least = min_nr < got ? min_nr : got;
 
-		assert_ok(cuFileBatchIOGetStatus(b->handle, least, &got, b->events, &patience));
-		assert_in_range(got, least, nr - done);
+		must(cuFileBatchIOGetStatus(b->handle, least, &got, b->events, &patience).err ==
+		     CU_FILE_SUCCESS);
+		must(got >= least && got <= nr - done);
 		batch_count(b, got);
 		done += got;
 	}
@@ -109,15 +110,16 @@ static inline void batch_check(struct batch *b, unsigned int nr)
 	for (unsigned int i = 0; i < nr; i++) {
 		uint64_t off = batch_offset(i);
 
-		assert_int_equal(b->seen[i], 1);
-		assert_int_equal(b->status[i], CUFILE_COMPLETE);
-		assert_int_equal(b->ret[i], batch_len(i));
+		must(b->seen[i] == 1);
+		must(b->status[i] == CUFILE_COMPLETE);
+		must(b->ret[i] == (ssize_t)batch_len(i));
 		for (size_t k = 0; k < SLOT; k++) {
 			bool in = k >= i % 5 && k - i % 5 < batch_len(i);
 			uint8_t want = in ? test_pattern(off + k - i % 5) : TEST_GUARD;
 
 			if (image[(size_t)i * SLOT + k] != want)
-				fail_msg("entry %u of %u: byte %zu of its slot", i, nr, k);
+				must_not_be(__FILE__, __LINE__,
+					    in ? "the byte of the file" : "a guard byte");
 		}
 	}
 	free(image);

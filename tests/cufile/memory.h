@@ -9,6 +9,7 @@
 #define HR_TESTS_CUFILE_MEMORY_H
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include "support/support.h"
@@ -18,6 +19,22 @@
 
 static bool on_gpu;
 static const char *test_program;
+static pthread_t test_thread; /* that runs the tests */
+
+/* As an assert of cmocka, which can be used by any thread: another one ends the process. */
+#define must(condition)                                                                            \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			must_not_be(__FILE__, __LINE__, #condition);                               \
+	} while (0)
+
+static inline void must_not_be(const char *file, int line, const char *what)
+{
+	fprintf(stderr, "%s:%d: not %s (errno %d)\n", file, line, what, errno);
+	if (!pthread_equal(pthread_self(), test_thread))
+		_exit(1);
+	fail();
+}
 
 /* -- the driver -- */
 typedef void (*cuda_host_fn)(void *arg);
@@ -50,7 +67,7 @@ static struct {
 static inline void fixture_thread(void)
 {
 	if (on_gpu)
-		assert_int_equal(cuda.push(cuda.context), 0);
+		must(cuda.push(cuda.context) == 0);
 }
 
 static inline void fixture_thread_end(void)
@@ -58,7 +75,7 @@ static inline void fixture_thread_end(void)
 	void *context;
 
 	if (on_gpu)
-		assert_int_equal(cuda.pop(&context), 0);
+		must(cuda.pop(&context) == 0);
 }
 
 static inline void cuda_load(void)
@@ -109,6 +126,7 @@ static inline void cuda_load(void)
 static inline bool fixture_init(int argc, char **argv)
 {
 	test_program = argv[0];
+	test_thread = pthread_self();
 	/* What this machine configures is not what is tested; programs that run alone say it themselves. */
 	if (argc == 2)
 		setenv("CUFILE_ENV_PATH_JSON", "/dev/null", 1);
@@ -152,17 +170,17 @@ static inline void *mem_alloc(size_t len)
 	void *host = NULL;
 
 	if (!on_gpu) {
-		assert_int_equal(posix_memalign(&host, PAGE, len), 0);
+		must(posix_memalign(&host, PAGE, len) == 0);
 		return host;
 	}
-	assert_int_equal(cuda.alloc(&ptr, len), 0);
+	must(cuda.alloc(&ptr, len) == 0);
 	return (void *)(uintptr_t)ptr;
 }
 
 static inline void mem_free(void *p)
 {
 	if (on_gpu)
-		assert_int_equal(cuda.free((uintptr_t)p), 0);
+		must(cuda.free((uintptr_t)p) == 0);
 	else
 		free(p);
 }
@@ -173,7 +191,7 @@ static inline void mem_in(void *dst, const void *src, size_t len)
 		memcpy(dst, src, len);
 		return;
 	}
-	assert_int_equal(cuda.copy_in((uintptr_t)dst, src, len, cuda.stream), 0);
+	must(cuda.copy_in((uintptr_t)dst, src, len, cuda.stream) == 0);
 	stream_finish(cuda.stream);
 }
 
@@ -183,7 +201,7 @@ static inline void mem_out(void *dst, const void *src, size_t len)
 		memcpy(dst, src, len);
 		return;
 	}
-	assert_int_equal(cuda.copy_out(dst, (uintptr_t)src, len, cuda.stream), 0);
+	must(cuda.copy_out(dst, (uintptr_t)src, len, cuda.stream) == 0);
 	stream_finish(cuda.stream);
 }
 
@@ -216,11 +234,11 @@ static inline void mem_check(const void *p, size_t total, size_t at, size_t len,
 	for (size_t i = 0; i < total; i++) {
 		bool in = i >= at && i - at < len;
 
-		if (in && image[i] != test_pattern(off + (i - at)))
-			fail_msg("byte %zu of the memory is not byte %llu of the file", i,
-				 (unsigned long long)(off + (i - at)));
-		if (!in && image[i] != TEST_GUARD)
-			fail_msg("guard byte %zu was overwritten", i);
+		if (image[i] == (in ? test_pattern(off + (i - at)) : TEST_GUARD))
+			continue;
+		fprintf(stderr, "%zu of [%zu, %zu + %zu) from %llu\n", i, at, at, len,
+			(unsigned long long)off);
+		must_not_be(__FILE__, __LINE__, in ? "the byte of the file" : "a guard byte");
 	}
 	free(image);
 }

@@ -19,6 +19,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -304,13 +305,57 @@ def find_theirs(given: str | None) -> Path | None:
     return first_file(*places)
 
 
-def find_fio() -> str | None:
-    """A fio that was built with the engine; the static one of the bundle cannot have it."""
+def folder_of(*patterns: str) -> Path | None:
+    found = first_file(*(p for pattern in patterns for p in sorted(glob.glob(pattern), reverse=True)))
+    return found.parent if found else None
+
+
+def build_fio(source: Path, folder: Path, ours: Path) -> Path | None:
+    """fio with the engine, from the source that the bundle brings; None where CUDA's headers are not."""
+    headers = folder_of("/usr/local/cuda*/include/cuda_runtime.h", *(
+        p + "/nvidia/cu13/include/cuda_runtime.h" for p in sys.path))
+    runtime = folder_of("/usr/local/cuda*/lib64/libcudart.so", "/usr/local/cuda*/targets/*/lib/libcudart.so")
+    driver = first_file(*re.findall(r"libcuda\.so\.1 .*=> (\S+)", subprocess.run(
+        ["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout),
+        *(p + "/libcuda.so.1" for p in os.environ.get("LD_LIBRARY_PATH", "").split(":")))
+    cufile = first_file(HERE.parent / "include/cufile.h", HERE.parent.parent / "cufile/cufile.h")
+    if not (headers and runtime and driver and cufile and shutil.which("make")):
+        return None
+    links = folder / "links"
+    links.mkdir()
+    (links / "libcufile.so").symlink_to(ours)
+    (links / "libcuda.so").symlink_to(driver)
+    env = dict(os.environ, C_INCLUDE_PATH=f"{headers}:{cufile.parent}",
+               LIBRARY_PATH=f"{links}:{runtime}",
+               LD_LIBRARY_PATH=f"{runtime}:{os.environ.get('LD_LIBRARY_PATH', '')}")
+    jobs = str(os.cpu_count() or 1)
+    steps = [["tar", "-xf", source, "--strip-components=1"],
+             ["./configure", "--enable-libcufile", "--disable-native", "--disable-numa",
+              "--disable-rdma", "--disable-http", "--disable-xnvme", "--disable-pmem"],
+             ["make", "-j", jobs, "fio"]]
+    for step in steps:
+        try:
+            done = bounded(step, 90, cwd=folder, env=env)
+        except subprocess.TimeoutExpired:
+            print(f"fio: {step[0]}: no end after 90 s")
+            return None
+        if done.returncode:
+            print(f"fio: {step[0]}: {(done.stderr or done.stdout).strip()[-300:]}")
+            return None
+    os.environ["LD_LIBRARY_PATH"] = env["LD_LIBRARY_PATH"]
+    return folder / "fio"
+
+
+def find_fio(folder: Path, ours: Path) -> str | None:
+    """A fio that was built with the engine, or can be; the static one of the bundle cannot have it."""
+    source = first_file(*glob.glob(f"{HERE.parent}/src/fio_*.orig.tar.gz"),
+                        *glob.glob(f"{HERE.parent.parent}/build/cache/fio_*.orig.tar.gz"))
     for fio in filter(None, (os.environ.get("CUFILE_FIO"), shutil.which("fio"))):
         listed = subprocess.run([fio, "--enghelp"], capture_output=True, text=True, check=False)
         if "libcufile" in listed.stdout:
             return fio
-    return None
+    built = build_fio(source, folder, ours) if source else None
+    return str(built) if built else None
 
 
 @contextlib.contextmanager
@@ -345,11 +390,23 @@ def environment(library: Path, folder: str) -> dict[str, str]:
     return env
 
 
+def bounded(argv: list[Any], limit: float, **more: Any) -> subprocess.CompletedProcess[str]:
+    """To its end, or until @limit: then it and all that it started are gone."""
+    with subprocess.Popen(argv, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, start_new_session=True, **more) as child:
+        try:
+            out, err = child.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+            raise
+    return subprocess.CompletedProcess(argv, child.returncode, out, err)
+
+
 def run(argv: list[str], env: dict[str, str], limit: float) -> dict[str, Any]:
     began = time.monotonic()
     try:
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False,
-                              timeout=limit, stdin=subprocess.DEVNULL)
+        done = bounded(argv, limit, env=env)
     except subprocess.TimeoutExpired:
         return {"outcome": f"no end after {limit:.0f} s", "seconds": limit}
     out = {"outcome": "ok", "seconds": round(time.monotonic() - began, 1)}
@@ -419,29 +476,29 @@ def main() -> int:
     if args.client:
         CLIENTS[args.client](args.folder)
         return 0
-    ours, theirs, fio = find_ours(args.ours), find_theirs(args.theirs), find_fio()
+    ours, theirs = find_ours(args.ours), find_theirs(args.theirs)
     if not ours:
         print("no libcufile.so.0 of ours: build it with ./dev build or name it with --ours")
         return 1
     libraries = {"ours": ours, **({"theirs": theirs} if theirs and theirs != ours else {})}
     print("\n".join(f"{who:<8}{path}" for who, path in libraries.items()))
-    todo = [name for name, module in (("torch", "torch"), ("bindings", "cuda.bindings.cufile"))
-            if args.only in name and has(module)]
-    todo += ["fio"] if fio and args.only in "fio" else []
-    if not todo:
-        print("neither torch nor cuda.bindings nor a fio with the engine libcufile is here")
-        return 77
-    bad, everything = [], {}
-    with tempfile.TemporaryDirectory(prefix="cufile-clients-", dir=args.data) as folder, \
-            udev_record(folder):
-        for client in todo:
-            results = {}
-            for who, library in libraries.items():
-                results[who] = (run_fio(fio, library, folder, args.limit) if client == "fio"
-                                else run_client(client, library, folder, args.limit))
-            everything[client] = results
-            if not judge(client, results, libraries):
-                bad.append(client)
+    with tempfile.TemporaryDirectory(prefix="cufile-fio-") as tools:
+        fio = find_fio(Path(tools), ours) if args.only in "fio" else None
+        todo = [name for name, module in (("torch", "torch"), ("bindings", "cuda.bindings.cufile"))
+                if args.only in name and has(module)] + (["fio"] if fio else [])
+        if not todo:
+            print("neither torch nor cuda.bindings nor a fio with the engine libcufile is here")
+            return 77
+        bad, everything = [], {}
+        with tempfile.TemporaryDirectory(prefix="cufile-clients-", dir=args.data) as folder, \
+                udev_record(folder):
+            for client in todo:
+                results = {who: run_fio(str(fio), library, folder, args.limit) if client == "fio"
+                           else run_client(client, library, folder, args.limit)
+                           for who, library in libraries.items()}
+                everything[client] = results
+                if not judge(client, results, libraries):
+                    bad.append(client)
     out = Path(os.environ.get("OUT") or ".") / "cufile_clients.json"
     if os.environ.get("OUT"):
         out.write_text(json.dumps(everything, indent=1, default=str) + "\n", encoding="utf-8")

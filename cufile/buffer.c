@@ -17,6 +17,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#define POPULATE_BYTES (16u << 10)
 #define LOOK_BYTES (64ull << 20) /* of memory, at once */
 
 struct buffer {
@@ -191,23 +192,34 @@ static bool takes_byte(enum hr_op op, uintptr_t at)
 	return ok;
 }
 
-/*
- * May the CPU use it? The library copies edges of blocks by hand, and a signal is no answer to a bad
- * pointer. Of memory that the kernel cannot populate (a driver's mappings) only the ends are tried.
- */
-static int check_host(enum hr_op op, uintptr_t from, uint64_t len)
+/* Of memory that the kernel cannot populate (a driver's mappings) only the ends are tried. */
+static bool usable(enum hr_op op, uintptr_t from, uint64_t len)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = from & ~(page - 1);
 	int advice = op == HR_READ ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
 
+	if (madvise((void *)start, from + len - start, advice) == 0)
+		return true;
+	return errno != ENOMEM && errno != EFAULT && mapped(from, len) && takes_byte(op, from) &&
+	       takes_byte(op, from + len - 1);
+}
+
+/*
+ * May the CPU use it? The library copies edges of blocks by hand, and a signal is no answer to a bad
+ * pointer. Populating long ranges costs as much as reading them, so of those only the ends are, and
+ * what lies between must be mapped.
+ */
+static int check_host(enum hr_op op, uintptr_t from, uint64_t len)
+{
+	bool ok;
+
 	if (from + len < from)
 		return -EIO;
-	if (madvise((void *)start, from + len - start, advice) == 0)
-		return 0;
-	if (errno == ENOMEM || errno == EFAULT)
-		return -EIO;
-	return mapped(from, len) && takes_byte(op, from) && takes_byte(op, from + len - 1) ? 0
-											   : -EIO;
+	if (len <= POPULATE_BYTES)
+		ok = usable(op, from, len);
+	else
+		ok = mapped(from, len) && usable(op, from, 1) && usable(op, from + len - 1, 1);
+	return ok ? 0 : -EIO;
 }
 
 /* -- registered ones ---------------------------------------------------------------------------- */

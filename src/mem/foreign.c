@@ -6,6 +6,7 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,18 +18,35 @@
 
 #define DEVICES_MAX 64
 
-/* The driver, if the program has it loaded; NULL otherwise. */
+/* How many libraries this process has ever loaded. */
+static int read_loads(struct dl_phdr_info *info, size_t size, void *loads)
+{
+	*(unsigned long long *)loads = info->dlpi_adds;
+	return 1;
+}
+
+/*
+ * The driver, if the program has it loaded; NULL otherwise. The loader looks through its folders to say
+ * no, so it is asked again only when something was loaded since.
+ */
 static const struct hr__cuda_api *driver_in_use(void)
 {
 	static _Atomic(const struct hr__cuda_api *) seen;
+	static atomic_ullong asked_at;
 	const struct hr__cuda_api *cu = atomic_load_explicit(&seen, memory_order_acquire);
+	unsigned long long loads = 0;
 	void *library;
 
 	if (cu)
 		return cu;
-	library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-	if (!library)
+	dl_iterate_phdr(read_loads, &loads);
+	if (loads == atomic_load_explicit(&asked_at, memory_order_relaxed))
 		return NULL;
+	library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	if (!library) {
+		atomic_store_explicit(&asked_at, loads, memory_order_relaxed);
+		return NULL;
+	}
 	if (hr__cuda_load("cuda", &cu) == 0)
 		atomic_store_explicit(&seen, cu, memory_order_release);
 	dlclose(library);

@@ -145,8 +145,8 @@ int cuDevicePrimaryCtxRetain(struct fake_ctx **ctx, int device)
 	if (result)
 		return result;
 	pthread_mutex_lock(&lock);
-	contexts[device].device = device;
-	contexts[device].refs++;
+	if (!contexts[device].refs++)
+		contexts[device].device = device;
 	pthread_mutex_unlock(&lock);
 	fake_count(FAKE_CONTEXTS, 1);
 	*ctx = &contexts[device];

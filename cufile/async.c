@@ -69,6 +69,7 @@ static void run(struct job *job)
 
 static void *worker(void *arg)
 {
+	cf_engines_made_only();
 	pthread_mutex_lock(&lock);
 	for (;;) {
 		struct job *job = queue;
@@ -227,7 +228,9 @@ static int request(CUfileHandle_t fh, struct job *job, CUstream stream)
 		return -CU_FILE_HANDLE_NOT_REGISTERED;
 	job->epoch = cf_epoch();
 	job->caller = pthread_self();
-	ret = send_job(job, stream);
+	ret = job->handle->file ? cf_device_warm(job->request.base) : 0;
+	if (!ret)
+		ret = send_job(job, stream);
 	if (ret)
 		cf_object_put(&job->handle->object);
 	return ret;

@@ -152,6 +152,13 @@ struct cf_engine {
 /* cf_engine_get() - one for a call that waits, from the pool of @device. Return: 0 or -code. */
 int cf_engine_get(struct cf_device *device, struct cf_engine **out);
 void cf_engine_put(struct cf_engine *engine);
+/*
+ * cf_device_warm() - make all that workers will need for memory at @base, once a device. While a stream
+ * is held up for a transfer the driver must not be made to load code or pin memory: it may wait for the
+ * same stream. cf_engines_made_only() - the calling thread takes engines that are there already.
+ */
+int cf_device_warm(const void *base);
+void cf_engines_made_only(void);
 /* cf_engine_get_batch() - one for a batch in flight: never waits for another to come back. */
 int cf_engine_get_batch(struct cf_device *device, struct cf_engine **out);
 void cf_engine_put_batch(struct cf_engine *engine);

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cufile/inside.h"
 
@@ -20,6 +22,8 @@
 #define STAGING_LARGE (8ull << 20)
 #define STAGING_SMALL (2ull << 20)
 #define WAIT_SECONDS 60
+#define WARM_BYTES 65536u
+#define WARM_PIECES 48u
 
 struct pool {
 	struct cf_device device;
@@ -27,15 +31,19 @@ struct pool {
 	bool taken[ENGINES_MAX];
 	struct cf_engine *idle_batch;
 	uint32_t n_idle_batch, n_batch;
+	atomic_bool
+		warm; /* there is an engine for each worker, and each has done everything once */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t came_back = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER; /* devices open one by one */
+static pthread_mutex_t warm_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool pools[DEVICES_MAX];
 static uint32_t n_pools;
 static uint32_t waiting;
 static _Thread_local uint32_t last_slot;
+static _Thread_local bool made_only;
 
 static struct pool *pool_of(struct cf_device *device)
 {
@@ -131,6 +139,7 @@ static bool usable(struct cf_engine *engine)
 /* With the lock. Return: an engine, NULL with *slot < ENGINES_MAX to make one there, or NULL. */
 static struct cf_engine *take(struct pool *pool, uint32_t *slot)
 {
+	bool may_make = !made_only || !atomic_load(&pool->warm);
 	uint32_t fresh = ENGINES_MAX;
 
 	for (uint32_t k = 0; k < ENGINES_MAX; k++) {
@@ -142,7 +151,7 @@ static struct cf_engine *take(struct pool *pool, uint32_t *slot)
 			pool->taken[i] = true;
 			return pool->engines[i];
 		}
-		if (!pool->engines[i] && i < fresh)
+		if (!pool->engines[i] && i < fresh && may_make)
 			fresh = i;
 	}
 	*slot = fresh;
@@ -211,6 +220,96 @@ void cf_engine_put(struct cf_engine *engine)
 		pthread_cond_broadcast(&came_back);
 	pthread_mutex_unlock(&lock);
 }
+
+/* -- for streams -------------------------------------------------------------------------------- */
+
+void cf_engines_made_only(void)
+{
+	made_only = true;
+}
+
+/* A file that lies nowhere, to be read once. NULL where the system has no such files. */
+static struct hr_file *warm_file(void)
+{
+	struct hr_file *file = NULL;
+	int fd = memfd_create("headrace", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return NULL;
+	if (ftruncate(fd, WARM_BYTES) == 0)
+		hr_file_import(fd, "memory", &file);
+	close(fd);
+	return file;
+}
+
+/* Pieces so small and so far apart that the device gathers them with a kernel. */
+static int warm_engine(struct cf_engine *engine, struct hr_file *file, struct hr_buffer *scratch)
+{
+	struct hr_piece pieces[WARM_PIECES];
+
+	for (uint64_t i = 0; i < WARM_PIECES; i++)
+		pieces[i] = (struct hr_piece){i * 1000 + 1, 300, i * 1100 + 3};
+	return (int)hr_gather(engine->engine, file, pieces, WARM_PIECES, scratch, HR_DTYPE_BYTES,
+			      HR_DTYPE_BYTES);
+}
+
+/* As many as there are workers, all at the same time so that they are different ones. */
+static int warm_all(struct cf_device *device, struct hr_file *file, struct hr_buffer *scratch)
+{
+	size_t want = cf_settings()->num[CUFILE_PARAM_EXECUTION_MAX_IO_THREADS], n = 0;
+	struct cf_engine *engines[ENGINES_MAX];
+	int ret = 0;
+
+	for (; !ret && n < want && n < ENGINES_MAX; n++) {
+		ret = cf_engine_get(device, &engines[n]);
+		if (ret)
+			break;
+		ret = warm_engine(engines[n], file, scratch);
+		ret = ret < 0 ? ret : 0;
+	}
+	while (n > 0)
+		cf_engine_put(engines[--n]);
+	return ret;
+}
+
+static int warm_device(struct cf_device *device)
+{
+	struct hr_buffer *scratch = NULL;
+	struct hr_file *file = warm_file();
+	int ret = file ? hr_buffer_alloc(atomic_load(&device->dev), WARM_BYTES, &scratch) : -ENOSYS;
+
+	if (!ret)
+		ret = warm_all(device, file, scratch);
+	if (ret)
+		cf_log(CF_WARN, "cufio", "%s: not all is ready for streams: %s", device->name,
+		       hr_strerror(ret));
+	hr_buffer_free(scratch);
+	hr_file_close(file);
+	return ret == -ENOSYS ? 0 : ret;
+}
+
+int cf_device_warm(const void *base)
+{
+	struct cf_device *device;
+	char name[32];
+	int ret = hr_device_of_pointer(base, name, sizeof(name));
+
+	if (ret)
+		return cf_code(ret);
+	ret = cf_device_find(name, &device);
+	if (ret || device->gpu < 0 || atomic_load(&pool_of(device)->warm))
+		return ret;
+	pthread_mutex_lock(&warm_lock);
+	if (!atomic_load(&pool_of(device)->warm)) {
+		ret = warm_device(device);
+		if (!ret)
+			atomic_store(&pool_of(device)->warm, true);
+	}
+	pthread_mutex_unlock(&warm_lock);
+	return ret ? cf_code(ret) : 0;
+}
+
+/* -- for batches -------------------------------------------------------------------------------- */
 
 int cf_engine_get_batch(struct cf_device *device, struct cf_engine **out)
 {
@@ -285,6 +384,7 @@ void cf_engines_close(void)
 			engine_free(engine);
 		}
 		pool->n_idle_batch = pool->n_batch = 0;
+		atomic_store(&pool->warm, false);
 	}
 }
 
@@ -311,8 +411,9 @@ void cf_pool_forked(void)
 		memset(pools[i].taken, 0, sizeof(pools[i].taken));
 		pools[i].idle_batch = NULL;
 		pools[i].n_idle_batch = pools[i].n_batch = 0;
+		atomic_store(&pools[i].warm, false);
 	}
 	waiting = 0;
 	came_back = fresh;
-	lock = open_lock = fresh_lock;
+	lock = open_lock = warm_lock = fresh_lock;
 }

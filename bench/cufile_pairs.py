@@ -54,12 +54,12 @@ def cases(size: int) -> list[Case]:
 
     quarter = size // 4
     return [
-        Case("read 1M cold", words("read", bs=1 << 20, count=quarter >> 20)),
-        Case("read 16M cold", words("read", bs=16 << 20, count=quarter >> 24)),
+        Case("read 1M cold", words("read", bs=1 << 20, count=max(1, quarter >> 20))),
+        Case("read 16M cold", words("read", bs=16 << 20, count=max(1, quarter >> 24))),
         Case("random 8K t1 cold", words("random", bs=8192, count=3072)),
         Case("random 8K t16 cold", words("random", bs=8192, count=24576, threads=16)),
-        Case("read 1M hot", words("read", bs=1 << 20, count=quarter >> 20), cold=False, pairs=7),
-        Case("read 1M hot t4", words("read", bs=1 << 20, count=quarter >> 20, threads=4),
+        Case("read 1M hot", words("read", bs=1 << 20, count=max(1, quarter >> 20)), cold=False, pairs=7),
+        Case("read 1M hot t4", words("read", bs=1 << 20, count=max(1, quarter >> 20), threads=4),
              cold=False, pairs=7),
         Case("random 8K hot", words("random", bs=8192, count=24576), cold=False, pairs=7),
         Case("stream 1M cold", words("async", bs=1 << 20, count=64), pairs=5, limit_s=15),

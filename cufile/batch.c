@@ -436,22 +436,33 @@ static struct batch *batch_get(CUfileBatchHandle_t id)
 	return NULL;
 }
 
-CF_EXPORT CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t *batch_idp, unsigned int nr)
+static int setup_entered(CUfileBatchHandle_t *batch_idp, unsigned int nr)
 {
 	struct batch *b;
 	int ret;
 
+	if (nr > cf_settings()->num[CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE])
+		return -CU_FILE_INVALID_VALUE;
+	b = batch_new(nr);
+	if (!b)
+		return -ENOMEM;
+	ret = cf_table_add(CF_BATCH, &b->object, batch_idp);
+	if (ret)
+		cf_object_put(&b->object);
+	return ret;
+}
+
+CF_EXPORT CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t *batch_idp, unsigned int nr)
+{
+	int ret;
+
 	if (!batch_idp || !nr)
 		return cf_result(CU_FILE_INVALID_VALUE);
-	ret = cf_open();
+	ret = cf_open_enter();
 	if (ret)
 		return cf_error(ret);
-	if (nr > cf_settings()->num[CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE])
-		return cf_result(CU_FILE_INVALID_VALUE);
-	b = batch_new(nr);
-	ret = b ? cf_table_add(CF_BATCH, &b->object, batch_idp) : -ENOMEM;
-	if (ret && b)
-		cf_object_put(&b->object);
+	ret = setup_entered(batch_idp, nr);
+	cf_leave();
 	cf_count(CF_COUNT_BATCH_SETUP, !ret);
 	return cf_error(ret);
 }

@@ -275,9 +275,7 @@ CF_EXPORT CUfileError_t cuFileBufRegister(const void *bufPtr_base, size_t length
 
 	if (!bufPtr_base || !length)
 		return cf_result(CU_FILE_INVALID_VALUE);
-	ret = cf_open();
-	if (!ret)
-		ret = cf_enter();
+	ret = cf_open_enter();
 	if (ret)
 		return cf_error(ret);
 	ret = register_entered(bufPtr_base, length);

@@ -8,6 +8,7 @@
 
 #include "cufile/inside.h"
 
+#define OPEN_TRIES 100
 #define CLOSE_SECONDS 10 /* longest wait for I/O of other threads */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* opening and closing */
@@ -154,6 +155,25 @@ int cf_open(void)
 	return ret;
 }
 
+int cf_open_enter(void)
+{
+	int ret = 0;
+
+	/* Between the two somebody may close: once more then, but not for ever. */
+	for (int tries = 0; tries < OPEN_TRIES; tries++) {
+		ret = cf_open();
+		if (ret)
+			return ret;
+		ret = cf_enter();
+		if (ret)
+			return ret;
+		if (cf_is_open())
+			return 0;
+		cf_leave();
+	}
+	return -CU_FILE_DRIVER_CLOSING;
+}
+
 bool cf_is_open(void)
 {
 	return atomic_load_explicit(&uses, memory_order_acquire) > 0;
@@ -169,23 +189,25 @@ unsigned int cf_epoch(void)
 	return atomic_load_explicit(&epoch, memory_order_acquire);
 }
 
-/* With the lock and nothing open to others any more. */
+/* With the lock. First everybody leaves, then nobody uses what goes. */
 static void tear_down(void)
 {
+	bool alone;
+
 	atomic_store(&closing, true);
 	atomic_fetch_add(&epoch, 1);
-	cf_table_clear(CF_BATCH);
-	cf_table_clear(CF_FILE);
-	cf_async_close();
-	if (wait_all_out()) {
-		cf_buffers_clear();
-		cf_engines_close();
-		cf_devices_close();
-	} else {
+	alone = wait_all_out();
+	if (!alone)
 		cf_log(CF_ERROR, "cufio-drv",
 		       "I/O of other threads did not end within %d s; its memory stays",
 		       CLOSE_SECONDS);
-		cf_buffers_clear();
+	cf_async_close();
+	cf_table_clear(CF_BATCH);
+	cf_table_clear(CF_FILE);
+	cf_buffers_clear();
+	if (alone) {
+		cf_engines_close();
+		cf_devices_close();
 	}
 	cf_settings_thaw();
 	atomic_store(&closed_before, true);

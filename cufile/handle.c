@@ -109,9 +109,7 @@ CF_EXPORT CUfileError_t cuFileHandleRegister(CUfileHandle_t *fh, CUfileDescr_t *
 
 	if (!fh || !descr)
 		return cf_result(CU_FILE_INVALID_VALUE);
-	ret = cf_open();
-	if (!ret)
-		ret = cf_enter();
+	ret = cf_open_enter();
 	if (ret)
 		return cf_error(ret);
 	ret = register_entered(fh, descr);

@@ -123,6 +123,8 @@ bool cf_was_closed(void); /* it is closed now and has been open before */
 int cf_enter(void);
 void cf_leave(void);
 bool cf_closing(void);
+/* cf_open_enter() - both; for calls that open by themselves. Return: 0 or -code. */
+int cf_open_enter(void);
 /* cf_epoch() - grows with each close: what is older belongs to a driver that is gone. */
 unsigned int cf_epoch(void);
 /* cf_forks() - grows in each child of fork(). */

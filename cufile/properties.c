@@ -159,9 +159,7 @@ CF_EXPORT CUfileError_t cuFileGetBARSizeInKB(int gpuIndex, size_t *barSize)
 
 	if (!barSize || gpuIndex < 0 || (unsigned int)gpuIndex >= hr_device_count(HR_DEVICE_CUDA))
 		return cf_result(CU_FILE_INVALID_VALUE);
-	ret = cf_open();
-	if (!ret)
-		ret = cf_enter();
+	ret = cf_open_enter();
 	if (ret)
 		return cf_error(ret);
 	snprintf(name, sizeof(name), "cuda:%d", gpuIndex);

@@ -227,7 +227,9 @@ static int request(CUfileHandle_t fh, struct job *job, CUstream stream)
 		return -CU_FILE_HANDLE_NOT_REGISTERED;
 	job->epoch = cf_epoch();
 	job->caller = pthread_self();
-	ret = send_job(job, stream);
+	ret = cf_device_warm(job->request.base);
+	if (!ret)
+		ret = send_job(job, stream);
 	if (ret)
 		cf_object_put(&job->handle->object);
 	return ret;

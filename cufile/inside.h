@@ -141,6 +141,11 @@ struct cf_device {
 /* cf_device_find() - by name. Return: 0 or -code. */
 int cf_device_find(const char *name, struct cf_device **out);
 void cf_devices_close(void);
+/*
+ * cf_device_warm() - the device of @base open, with an engine: whoever waits for a stream must not make
+ * the driver load code or pin memory, since that may wait for the same stream. Return: 0 or -code.
+ */
+int cf_device_warm(const void *base);
 
 struct cf_engine {
 	struct hr_engine *engine;

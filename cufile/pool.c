@@ -212,6 +212,37 @@ void cf_engine_put(struct cf_engine *engine)
 	pthread_mutex_unlock(&lock);
 }
 
+/* With an engine in the pool everything that the driver does once is done. */
+static bool is_warm(struct cf_device *device)
+{
+	const struct pool *pool = pool_of(device);
+	bool warm = false;
+
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < ENGINES_MAX && !warm; i++)
+		warm = pool->engines[i] != NULL;
+	pthread_mutex_unlock(&lock);
+	return warm;
+}
+
+int cf_device_warm(const void *base)
+{
+	struct cf_device *device;
+	struct cf_engine *engine;
+	char name[32];
+	int ret = hr_device_of_pointer(base, name, sizeof(name));
+
+	if (ret)
+		return cf_code(ret);
+	ret = cf_device_find(name, &device);
+	if (ret || is_warm(device))
+		return ret;
+	ret = cf_engine_get(device, &engine);
+	if (!ret)
+		cf_engine_put(engine);
+	return ret;
+}
+
 int cf_engine_get_batch(struct cf_device *device, struct cf_engine **out)
 {
 	struct pool *pool = pool_of(device);

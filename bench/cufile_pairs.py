@@ -52,26 +52,26 @@ def cases(size: int) -> list[Case]:
     def words(mode: str, **keys: int) -> list[str]:
         return [mode, *(f"{k}={v}" for k, v in keys.items())]
 
-    quarter = size // 4
+    part = size // 8
     return [
-        Case("read 1M cold", words("read", bs=1 << 20, count=quarter >> 20)),
-        Case("read 16M cold", words("read", bs=16 << 20, count=quarter >> 24)),
+        Case("read 1M cold", words("read", bs=1 << 20, count=max(1, part >> 20))),
+        Case("read 16M cold", words("read", bs=16 << 20, count=max(1, part >> 24))),
         Case("random 8K t1 cold", words("random", bs=8192, count=3072)),
         Case("random 8K t16 cold", words("random", bs=8192, count=24576, threads=16)),
-        Case("read 1M hot", words("read", bs=1 << 20, count=quarter >> 20), cold=False, pairs=7),
-        Case("read 1M hot t4", words("read", bs=1 << 20, count=quarter >> 20, threads=4),
-             cold=False, pairs=7),
-        Case("random 8K hot", words("random", bs=8192, count=24576), cold=False, pairs=7),
-        Case("stream 1M cold", words("async", bs=1 << 20, count=64), pairs=5, limit_s=15),
+        Case("read 1M hot", words("read", bs=1 << 20, count=max(1, part >> 20)), cold=False, pairs=5),
+        Case("read 1M hot t4", words("read", bs=1 << 20, count=max(1, part >> 20), threads=4),
+             cold=False, pairs=5),
+        Case("random 8K hot", words("random", bs=8192, count=24576), cold=False, pairs=5),
+        Case("stream 1M cold", words("async", bs=1 << 20, count=64), pairs=3, limit_s=15),
         Case("batch 64 x 8K", words("batch", bs=8192, nr=64, rounds=12), value="round", disk=True,
-             pairs=9),
+             pairs=7),
         Case("batch 128 x 8K", words("batch", bs=8192, nr=128, rounds=6), value="round", disk=True,
-             pairs=3, limit_s=12),
+             pairs=2, limit_s=12),
         Case("batch 256 x 8K", words("batch", bs=8192, nr=256, rounds=4), value="round", disk=True,
-             pairs=3, limit_s=12),
-        Case("open and close", words("open", rounds=6), cold=False, value="round", pairs=5),
+             pairs=2, limit_s=12),
+        Case("open and close", words("open", rounds=6), cold=False, value="round", pairs=3),
         Case("open, read 4K, close", words("cycle", bs=4096, rounds=6), cold=False, value="round",
-             pairs=5),
+             pairs=3),
     ]
 
 
@@ -87,7 +87,7 @@ def arguments() -> argparse.Namespace:
                    help="folder on the disk to measure (/var/tmp)")
     p.add_argument("--size", type=lib.parse_size, default=2 << 30, help="of that file (2G)")
     p.add_argument("--pairs", type=int, default=15, help="at most (15)")
-    p.add_argument("--budget", type=float, default=230, help="seconds for everything (230)")
+    p.add_argument("--budget", type=float, default=240, help="seconds for everything (240)")
     p.add_argument("--only", default="", help="cases whose name contains this")
     p.add_argument("--name", default=NAME, help=f"of the result ({NAME})")
     return p.parse_args()

@@ -20,7 +20,7 @@ for program in "$here"/tests/*; do
 done
 # Benchmarks: add lines here.
 bench_steps=(
-	"cufile_pairs|280|HEADRACE_BENCH_OUT=$OUT $python bench/cufile_pairs.py"
+	"cufile_pairs|290|HEADRACE_BENCH_OUT='$OUT' $python bench/cufile_pairs.py"
 	"gpu_suite|600|$python bench/gpu_suite.py"
 )
 if [[ -n $python ]]; then

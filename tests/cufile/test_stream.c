@@ -323,6 +323,42 @@ static void closed_in_flight(void **state)
 	assert_ok(cuFileBufRegister(memory, ROOM, 0));
 }
 
+/*
+ * The first thing that a process does. While the stream stands still, nothing may be left to do that a
+ * driver does only when nothing is on its way: loading code, pinning memory, making streams.
+ */
+static void first_of_all(void)
+{
+	static const char *const what[] = {"modules", "host_allocs", "registered", "streams"};
+	struct numbers n = {4 * PAGE, 100, 0, -9999};
+	struct change c = {.n = &n, .to = {4 * PAGE, 100, 0}};
+	long before[4];
+
+	target_open(&file, MIB, O_RDONLY);
+	memory = mem_alloc(MIB);
+	must(cuda.stream_create(&stream, 1, 0) == 0);
+	must(cuda.host_func(stream, change_numbers, &c) == 0);
+	assert_ok(read_async(memory, &n));
+	for (int i = 0; i < 4; i++)
+		before[i] = cuda.fake_get(what[i]);
+	atomic_store(&c.gate, 1);
+	stream_finish(stream);
+	assert_int_equal(n.done, 4 * PAGE);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(cuda.fake_get(what[i]), before[i]);
+	target_close(&file);
+	mem_free(memory);
+	assert_ok(cuFileDriverClose_v2());
+	must(cuda.stream_destroy(stream) == 0);
+}
+
+static void nothing_was_read_before(void **state)
+{
+	if (!on_gpu || !cuda.fake_get)
+		skip();
+	assert_int_equal(run_alone("first-of-all", NULL), 0);
+}
+
 /* With no threads for it there is no such thing, and the properties say so. */
 static void without_threads(void)
 {
@@ -356,7 +392,8 @@ static void parallel_io_off(void **state)
 	test_rmdir(dir);
 }
 
-static const struct alone alone[] = {{"without-threads", without_threads}};
+static const struct alone alone[] = {{"without-threads", without_threads},
+				     {"first-of-all", first_of_all}};
 
 int main(int argc, char **argv)
 {
@@ -371,6 +408,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(between_copies),
 		cmocka_unit_test(many),
 		cmocka_unit_test(closed_in_flight),
+		cmocka_unit_test(nothing_was_read_before),
 		cmocka_unit_test(parallel_io_off),
 	};
 	int status;

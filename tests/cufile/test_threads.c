@@ -119,7 +119,7 @@ static void *batches(void *arg)
 
 	fixture_thread();
 	batch_open(b, 32, FILE_LEN);
-	for (int round = 0; round < 3; round++) {
+	for (int round = 0; round < 2; round++) {
 		batch_prepare(b, 32, file.handle);
 		CHECK(cuFileBatchIOSubmit(b->handle, 32, b->io, 0).err == CU_FILE_SUCCESS);
 		batch_collect(b, 32, 1);
@@ -133,7 +133,7 @@ static void *batches(void *arg)
 
 static void batches_share_a_pool(void **state)
 {
-	together(batches, 32);
+	together(batches, 24);
 }
 
 /* -- while others come and go -- */

@@ -21,6 +21,7 @@
 static bool on_gpu;
 static const char *test_program;
 static pthread_t test_thread; /* that runs the tests */
+static char *test_home;       /* logs are written where a program was started: not to be kept */
 
 /* As an assert of cmocka, which can be used by any thread: another one ends the process. */
 #define must(condition)                                                                            \
@@ -129,8 +130,11 @@ static inline bool fixture_init(int argc, char **argv)
 	test_program = argv[0];
 	test_thread = pthread_self();
 	/* What this machine configures is not what is tested; programs that run alone say it themselves. */
-	if (argc == 2)
+	if (argc == 2) {
 		setenv("CUFILE_ENV_PATH_JSON", "/dev/null", 1);
+		test_home = test_mkdir();
+		must(chdir(test_home) == 0);
+	}
 	if (argc < 2 || (strcmp(argv[1], "host") && strcmp(argv[1], "cuda:0")))
 		return false;
 	on_gpu = strcmp(argv[1], "host") != 0;
@@ -146,6 +150,10 @@ static inline bool fixture_init(int argc, char **argv)
 /* fixture_fini() - what main() returns after its tests: 1 also for misuse of the driver. */
 static inline int fixture_fini(int failed)
 {
+	if (test_home) {
+		must(chdir("/") == 0);
+		test_rmdir(test_home);
+	}
 	if (on_gpu && cuda.fake_get && cuda.fake_get("misuse")) {
 		fprintf(stderr, "misuse of the driver: %s\n", cuda.fake_misuse());
 		failed = 1;

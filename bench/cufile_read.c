@@ -5,7 +5,7 @@
  * Reads a file in a given way, times it, compares every byte with read(2), prints one JSON object.
  *
  * usage: cufile_read MODE key=value...
- * modes: read (in order), random, async (in order, all queued on one stream), batch, disk (as batch by
+ * modes: read (in order), random, async (in order, all queued on one stream), batch, disk (as batch, by
  * the kernel's own AIO into host memory: what the drive needs), open (open and close the driver), cycle
  * (the same with one read in between, since a library may put off its work until then).
  * keys: lib=PATH file=PATH device=cuda:N|host bs=BYTES count=N threads=N nr=N rounds=N seed=N

@@ -337,6 +337,57 @@ static void destroyed_in_flight(void **state)
 	}
 }
 
+/* The handle is given back, the descriptor closed, while all is on its way: that still arrives. */
+static void handle_given_back_in_flight(void **state)
+{
+	for (int round = 0; round < 4; round++) {
+		struct target t;
+		struct batch b;
+
+		target_open(&t, FILE_LEN, round & 1 ? O_RDONLY | O_DIRECT : O_RDONLY);
+		batch_open(&b, 64, FILE_LEN);
+		batch_prepare(&b, 64, t.handle);
+		assert_ok(cuFileBatchIOSubmit(b.handle, 64, b.io, 0));
+		target_close(&t);
+		batch_collect(&b, 64, 64);
+		batch_check(&b, 64);
+		batch_close(&b);
+	}
+}
+
+static void *waits_for_nothing(void *arg)
+{
+	struct batch *b = arg;
+	struct timespec patience = {200, 0};
+	unsigned int got = 8;
+
+	fixture_thread();
+	/* An answer of any kind, long before the time is over: the alarm of this program is shorter. */
+	if (cuFileBatchIOGetStatus(b->handle, 8, &got, b->events, &patience).err == CU_FILE_SUCCESS)
+		CHECK(got == 0);
+	fixture_thread_end();
+	return NULL;
+}
+
+/* Whoever waits for a batch that another thread destroys is sent home. */
+static void destroyed_under_a_waiter(void **state)
+{
+	alarm(150);
+	for (int round = 0; round < 8; round++) {
+		pthread_t thread;
+		struct batch b;
+
+		batch_open(&b, 8, FILE_LEN);
+		assert_int_equal(pthread_create(&thread, NULL, waits_for_nothing, &b), 0);
+		for (int i = 0; i < round * 100; i++)
+			sched_yield();
+		cuFileBatchIODestroy(b.handle);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		mem_free(b.memory);
+	}
+	alarm(600);
+}
+
 /* As one transfer library has it: sixteen batches of 128 at the same time. */
 static void many_batches(void **state)
 {
@@ -417,6 +468,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nothing_to_wait_for),
 		cmocka_unit_test(other_thread_waits),
 		cmocka_unit_test(destroyed_in_flight),
+		cmocka_unit_test(handle_given_back_in_flight),
+		cmocka_unit_test(destroyed_under_a_waiter),
 		cmocka_unit_test(many_batches),
 		cmocka_unit_test(large_entries),
 		cmocka_unit_test(the_same_bytes),

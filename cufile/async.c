@@ -216,6 +216,8 @@ static int send_job(struct job *job, CUstream stream)
 	ret = hr_stream_call(stream, stream_arrived, job);
 	if (ret)
 		cf_log(CF_ERROR, "cufio", "%s", hr_error_detail());
+	if (ret == -ENOTSUP) /* captured into a graph */
+		return -CU_FILE_ASYNC_NOT_SUPPORTED;
 	return ret ? cf_code(ret) : 0;
 }
 

@@ -34,7 +34,8 @@ void hr_lane_close(struct hr_lane *lane);
  * @fn: runs on a thread of the driver and must neither call the driver nor wait for its work.
  *
  * In a process that does not use the CUDA driver there is nothing to wait for: @fn is called at once.
- * Return: 0, -EINVAL (no such stream), -HR_E_DEVICE_LOST; then @fn is never called.
+ * Return: 0, -EINVAL (no such stream), -ENOTSUP (it is being captured into a graph),
+ * -HR_E_DEVICE_LOST; then @fn is never called.
  */
 int hr_stream_call(void *native, void (*fn)(void *arg), void *arg);
 

@@ -131,6 +131,8 @@ struct hr__cu_function;
 #define HR__CUDA_OPTIONAL(X)                                                                       \
 	X(error_name, "cuGetErrorName", (int result, const char **name))                           \
 	X(ctx_current, "cuCtxGetCurrent", (struct hr__cu_ctx * *ctx))                              \
+	X(stream_is_capturing, "cuStreamIsCapturing",                                              \
+	  (struct hr__cu_stream * stream, int *capturing))                                         \
 	X(primary_ctx_state, "cuDevicePrimaryCtxGetState",                                         \
 	  (int device, unsigned int *flags, int *active))                                          \
 	X(stream_write64, "cuStreamWriteValue64_v2",                                               \

@@ -153,7 +153,12 @@ struct stream_question {
 static int ask_stream(const struct hr__cuda_api *cu, void *arg)
 {
 	struct stream_question *q = arg;
+	int capturing = 0;
 
+	/* In a graph the call would be made as often as that is launched, or never. */
+	if (cu->stream_is_capturing && cu->stream_is_capturing(q->native, &capturing) == 0 &&
+	    capturing)
+		return HR__CU_NOT_SUPPORTED;
 	return cu->launch_host_fn(q->native, q->fn, q->arg);
 }
 

@@ -36,7 +36,9 @@ static struct {
 	const char *mode, *lib, *file, *device;
 	uint64_t bs, count, threads, nr, rounds, seed, direct, registered;
 } opt = {
+	.mode = "",
 	.lib = "libcufile.so.0",
+	.file = "",
 	.device = "cuda:0",
 	.bs = 1 << 20,
 	.count = 64,
@@ -95,7 +97,7 @@ struct thread {
 	pthread_t id;
 };
 
-static void fail(const char *what, long code)
+static _Noreturn void fail(const char *what, long code)
 {
 	printf("{\"error\": \"%s\", \"code\": %ld, \"errno\": %d}\n", what, code, errno);
 	fflush(stdout);
@@ -654,7 +656,7 @@ int main(int argc, char **argv)
 		load_cufile();
 		cf.version(&version);
 	}
-	if (!opt.file && strcmp(opt.mode, "open") != 0)
+	if (!*opt.file && strcmp(opt.mode, "open") != 0)
 		fail("file=PATH is missing", 0);
 	if (cycle)
 		prepare(&l, 1);

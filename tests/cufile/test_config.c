@@ -359,8 +359,9 @@ static void hostile_shapes(void **state)
 		text[i] = i % 2 ? '*' : '/';
 	assert_int_equal(with_json("survives", text, len, NULL), 0);
 	memset(text, 'a', len);
-	memcpy(text, "{\"logging\": {\"dir\": \"", 21);
-	memcpy(text + len - 3, "\"}}", 3);
+	text[snprintf(text, len, "{\"logging\": {\"dir\": \"")] = 'a';
+	text[len - 3] = '"';
+	text[len - 2] = text[len - 1] = '}';
 	assert_int_equal(with_json("survives", text, len, NULL), 0);
 	free(text);
 }

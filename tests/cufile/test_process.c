@@ -226,11 +226,11 @@ static void few_descriptors(void)
  * thread does not want them now. (The threads of the pretended GPU would.)
  */
 static atomic_int signals;
-static pthread_t first;
+static _Thread_local bool first;
 
 static void on_signal(int number)
 {
-	if (pthread_equal(pthread_self(), first))
+	if (first)
 		atomic_fetch_add(&signals, 1);
 	else
 		_exit(3);
@@ -241,7 +241,7 @@ static void signals_stay_away(void)
 	sigset_t usr1, pending;
 	char *p;
 
-	first = pthread_self();
+	first = true;
 	p = busy();
 	CHECK(signal(SIGUSR1, on_signal) != SIG_ERR);
 	sigemptyset(&usr1);

@@ -276,12 +276,10 @@ static void deregister_all(struct load *l)
 static void verify(const struct load *l)
 {
 	const uint64_t step = 4 << 20;
-	char *got = malloc(step), *want = malloc(opt.bs);
+	char *got = malloc(opt.bs > step ? opt.bs : step), *want = malloc(opt.bs);
 	int fd = open(opt.file, O_RDONLY | O_CLOEXEC);
 	uint64_t a_time = step / opt.bs ? step / opt.bs : 1;
 
-	if (opt.bs > step)
-		got = realloc(got, opt.bs);
 	if (!got || !want || fd < 0)
 		fail("verify", 0);
 	for (uint64_t i = 0; i < l->requests; i += a_time) {

@@ -118,10 +118,11 @@ static int engine_new(struct cf_device *device, uint64_t staging, uint32_t depth
 		return -ENOMEM;
 	engine->device = device;
 	ret = hr_engine_open(atomic_load(&device->dev), &opts, &engine->engine);
-	if (ret < 0) {
+	if (ret) {
 		cf_log(CF_ERROR, "cufio_core", "%s", hr_error_detail());
 		free(engine);
-		return cf_code(ret);
+		ret = cf_code(ret);
+		return ret ? ret : -CU_FILE_INTERNAL_ERROR;
 	}
 	*out = engine;
 	return 0;

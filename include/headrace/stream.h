@@ -31,7 +31,7 @@ void hr_lane_close(struct hr_lane *lane);
  * hr_stream_call() - call @fn(@arg) once a CUDA stream of the caller gets there. The stream goes on
  * when @fn has returned.
  * @native: a CUstream/cudaStream_t; NULL is the default stream of the calling thread's context.
- * @fn: runs on a thread of the driver and must neither call the driver nor wait for its work.
+ * @fn: runs on a thread of the driver; must not call it, nor wait for what is queued on this stream.
  *
  * In a process that does not use the CUDA driver there is nothing to wait for: @fn is called at once.
  * Return: 0, -EINVAL (no such stream), -ENOTSUP (it is being captured into a graph),

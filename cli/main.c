@@ -10,6 +10,7 @@ static const struct cli_verb verbs[] = {
 	{"cp", "copy a file through device memory", cli_verb_cp},
 	{"bench", "load a file with reads or writes and report rates", cli_verb_bench},
 	{"explain", "which path a file takes to a device, and why not another", cli_verb_explain},
+	{"run", "run a program that speaks cuFile on this library", cli_verb_run},
 	{"stat", "watch what running programs do with this library", cli_verb_stat},
 	{"check", "examine this machine: what works, what does not, what to do", cli_verb_check},
 };

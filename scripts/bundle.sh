@@ -18,6 +18,7 @@ make_bundle()
 	cp build/static/cli/headrace build/static/bench/{cufile_peer,gather_once,load_whole} "$bundle/bin/"
 	mkdir -p "$bundle/lib"
 	cp build/static/bench/libbeside.so "$bundle/lib/"
+	copy_drop_in
 	copy_gpu_tests
 	copy_bench_scripts
 	add_fio
@@ -27,12 +28,23 @@ make_bundle()
 	check_bundle
 }
 
-# Programs of tests/gpu, found by their executable bit so that a new one needs no line here.
+# The drop-in in its own folder, and what measures it: as a program, and as a source that is compiled
+# again where there is another cufile.h.
+copy_drop_in()
+{
+	mkdir -p "$bundle/lib/cufile" "$bundle/bench" "$bundle/include"
+	cp build/static/cufile/libcufile.so.0 "$bundle/lib/cufile/"
+	cp cufile/cufile*.h "$bundle/include/"
+	cp build/static/bench/cufile_read "$bundle/bin/"
+	cp bench/cufile_read.c "$bundle/bench/"
+}
+
+# Programs and scripts of tests/gpu, found by their executable bit so that a new one needs no line here.
 copy_gpu_tests()
 {
 	local program
 
-	for program in build/static/tests/gpu/*; do
+	for program in build/static/tests/gpu/* tests/gpu/*.py; do
 		[[ -f $program && -x $program ]] && cp "$program" "$bundle/tests/"
 	done
 	return 0
@@ -56,6 +68,11 @@ add_fio()
 		}
 	fi
 	cp build/cache/fio "$bundle/bin/"
+	# Where there is CUDA to build against, fio is a user of the drop-in too.
+	if compgen -G 'build/cache/fio_*.orig.tar.gz' >/dev/null; then
+		mkdir -p "$bundle/src"
+		cp build/cache/fio_*.orig.tar.gz "$bundle/src/"
+	fi
 }
 
 # The source comes from the distribution's own archive, through a private list of sources.
@@ -71,6 +88,7 @@ build_fio()
 		-o APT::Sandbox::User="$(id -un)")
 	apt-get "${apt[@]}" update || return 1
 	(cd "$dir" && apt-get "${apt[@]}" source --only-source fio) || return 1
+	cp "$dir"/fio_*.orig.tar.gz "$root/build/cache/" || return 1
 	(
 		cd "$dir"/fio-*/ &&
 			./configure --build-static --disable-native --disable-numa --disable-rdma \
@@ -101,7 +119,7 @@ check_bundle()
 {
 	local program wanted size
 
-	for program in "$bundle"/bin/* "$bundle"/tests/*; do
+	for program in "$bundle"/bin/* "$bundle"/tests/* "$bundle"/lib/* "$bundle"/lib/*/*; do
 		[[ -f $program ]] || continue
 		wanted=$(readelf -d "$program" 2>/dev/null | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
 			grep -vE "$bundle_allowed" || true)

@@ -20,6 +20,7 @@ for program in "$here"/tests/*; do
 done
 # Benchmarks: add lines here.
 bench_steps=(
+	"cufile_pairs|290|HEADRACE_BENCH_OUT='$OUT' $python bench/cufile_pairs.py"
 	"gpu_suite|1800|./suite.sh"
 )
 if [[ -n $python ]]; then

@@ -52,6 +52,22 @@ int hr_device_open(const char *name, struct hr_device **out);
 /* hr_device_close() - drop the caller's reference. @dev: may be NULL. */
 void hr_device_close(struct hr_device *dev);
 
+/*
+ * hr_device_count() - how many devices of a kind hr_device_open() can be asked for: one "host", and as
+ * many GPUs as the driver shows, none without a driver. Makes no context. Return: the number.
+ */
+uint32_t hr_device_count(enum hr_device_kind kind);
+
+/*
+ * hr_device_of_pointer() - whose memory is this? For programs that are handed pointers of any kind.
+ * @name: receives @size bytes at most, "cuda:N" for memory of a GPU and managed memory, "host" for
+ *        everything else: the machine's own memory, pinned or not. 32 bytes suffice.
+ *
+ * A process that does not use the CUDA driver is not made to: its pointers are "host".
+ * Return: 0, -HR_E_BAD_POINTER (NULL), -ENOSPC, -HR_E_DEVICE_LOST.
+ */
+int hr_device_of_pointer(const void *ptr, char *name, uint32_t size);
+
 /* hr_device_info() - what the device is. @info: filled, owned by the caller. Return: 0. */
 int hr_device_info(const struct hr_device *dev, struct hr_device_info *info);
 

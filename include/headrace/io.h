@@ -7,8 +7,9 @@
  * submitted requests together: it sorts, merges neighbours, reads nothing twice, splits at the
  * limits of the path, and lands every piece where it belongs.
  *
- * An engine is a queue: it belongs to one thread at a time, has its own ring and staging memory and
- * takes no lock. Use one engine per thread; files, buffers and devices may be shared freely. No
+ * An engine is a queue: it belongs to the thread that used it first, has its own ring and staging
+ * memory and takes no lock. Use one engine per thread, or hr_engine_options.migrates; files, buffers
+ * and devices may be shared freely. No
  * thread is started unless hr_engine_options.threads asks for it; without one, work advances inside
  * hr_submit() and hr_reap(), and the kernel and the device go on in between.
  *
@@ -110,6 +111,11 @@ struct hr_engine_options {
 	bool buffered;          /* reads go through the page cache even where direct I/O works */
 	bool direct;            /* reads never look into the page cache */
 	bool no_uring;          /* as HEADRACE_NO_URING=1 */
+	/*
+	 * The engine serves one thread at a time, but not always the same one: the caller's locks see to
+	 * that. Costs some of io_uring's speed.
+	 */
+	bool migrates;
 	/*
 	 * The CPU copies hot data out of a mapping of the file, without read(2): for device "host", and
 	 * into the staging ring for a GPU that may not or cannot read registered pages itself. A file

@@ -32,6 +32,18 @@ int hr_lane_open(struct hr_device *dev, void *native, struct hr_lane **out);
 /* hr_lane_close() - waits for what the library queued on it. @lane: may be NULL. */
 void hr_lane_close(struct hr_lane *lane);
 
+/*
+ * hr_stream_call() - call @fn(@arg) once a CUDA stream of the caller gets there. The stream goes on
+ * when @fn has returned.
+ * @native: a CUstream/cudaStream_t; NULL is the default stream of the calling thread's context.
+ * @fn: runs on a thread of the driver; must not call it, nor wait for what is queued on this stream.
+ *
+ * In a process that does not use the CUDA driver there is nothing to wait for: @fn is called at once.
+ * Return: 0, -EINVAL (no such stream), -ENOTSUP (it is being captured into a graph),
+ * -HR_E_DEVICE_LOST; then @fn is never called.
+ */
+int hr_stream_call(void *native, void (*fn)(void *arg), void *arg);
+
 #ifdef __cplusplus
 }
 #endif

@@ -24,6 +24,8 @@ int hr__engine_check_owner(struct hr_engine *e)
 		return hr__fail(HR_E_FORKED,
 				"the engine was opened before fork(); open a new one in the "
 				"child");
+	if (e->opts.migrates)
+		return 0;
 	if (!e->owned) {
 		e->owner = pthread_self();
 		e->owned = true;

@@ -15,6 +15,7 @@ enum {
 	HR__CU_SUCCESS = 0,
 	HR__CU_INVALID_VALUE = 1,
 	HR__CU_OUT_OF_MEMORY = 2,
+	HR__CU_NOT_INITIALIZED = 3,
 	HR__CU_DEINITIALIZED = 4,
 	HR__CU_STUB_LIBRARY = 34,
 	HR__CU_DEVICE_UNAVAILABLE = 46,
@@ -140,6 +141,11 @@ struct hr__cu_function;
 /* Functions that may be missing: the member is NULL then. */
 #define HR__CUDA_OPTIONAL(X)                                                                       \
 	X(error_name, "cuGetErrorName", (int result, const char **name))                           \
+	X(ctx_current, "cuCtxGetCurrent", (struct hr__cu_ctx * *ctx))                              \
+	X(stream_is_capturing, "cuStreamIsCapturing",                                              \
+	  (struct hr__cu_stream * stream, int *capturing))                                         \
+	X(primary_ctx_state, "cuDevicePrimaryCtxGetState",                                         \
+	  (int device, unsigned int *flags, int *active))                                          \
 	X(stream_write64, "cuStreamWriteValue64_v2",                                               \
 	  (struct hr__cu_stream * stream, uint64_t address, uint64_t value, unsigned int flags))
 

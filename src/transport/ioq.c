@@ -106,7 +106,8 @@ bool hr__seg_step(struct hr__seg *seg, int64_t res, struct hr_stats *stats)
 	uint32_t want = seg->op == HR_READ ? seg->plan.need : seg->plan.len;
 	uint32_t end;
 
-	if (res == -EINTR || res == -EAGAIN)
+	/* ECANCELED: a thread that sent it has ended, and a queue that migrates goes on elsewhere. */
+	if (res == -EINTR || res == -EAGAIN || res == -ECANCELED)
 		return seg_retry(seg, res, stats);
 	if (res == -EINVAL && seg_go_buffered(seg, stats))
 		return false;

@@ -157,7 +157,7 @@ static const struct hr__ioq_ops uring_ops = {
 };
 
 /* The best set-up flags first; older kernels refuse the newer ones with EINVAL. */
-static int uring_init(struct io_uring *ring, uint32_t depth)
+static int uring_init(struct io_uring *ring, uint32_t depth, bool migrates)
 {
 	static const unsigned int flags[] = {
 		IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_R_DISABLED |
@@ -169,7 +169,8 @@ static int uring_init(struct io_uring *ring, uint32_t depth)
 	};
 	int ret = -EINVAL;
 
-	for (uint32_t i = 0; i < HR_ARRAY_LEN(flags) && ret == -EINVAL; i++) {
+	/* The first of them ties the ring to one thread. */
+	for (uint32_t i = migrates; i < HR_ARRAY_LEN(flags) && ret == -EINVAL; i++) {
 		struct io_uring_params p;
 
 		memset(&p, 0, sizeof(p));
@@ -244,7 +245,7 @@ int hr__uring_open(const struct hr__ioq_options *opts, struct hr__ioq **out, cha
 		snprintf(reason, reason_size, "no memory for the ring");
 		return -ENOMEM;
 	}
-	ret = uring_init(&u->ring, opts->depth);
+	ret = uring_init(&u->ring, opts->depth, opts->migrates);
 	if (ret) {
 		uring_why_not(ret, reason, reason_size);
 		free(u);

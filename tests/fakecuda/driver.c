@@ -44,6 +44,8 @@ int cuDevicePrimaryCtxRelease_v2(int device);
 int cuCtxPushCurrent_v2(struct fake_ctx *ctx);
 int cuCtxPopCurrent_v2(struct fake_ctx **ctx);
 int cuCtxGetStreamPriorityRange(int *least, int *greatest);
+int cuCtxGetCurrent(struct fake_ctx **ctx);
+int cuDevicePrimaryCtxGetState(int device, unsigned int *flags, int *active);
 int cuModuleLoadData(struct fake_module **out, const void *image);
 int cuModuleUnload(struct fake_module *module);
 int cuModuleGetFunction(int **function, struct fake_module *module, const char *name);
@@ -200,6 +202,27 @@ int cuCtxPopCurrent_v2(struct fake_ctx **ctx)
 	}
 	*ctx = stack[--depth];
 	fake_count(FAKE_PUSHED, -1);
+	return 0;
+}
+
+int cuCtxGetCurrent(struct fake_ctx **ctx)
+{
+	int result = fake_enter(__func__);
+
+	*ctx = depth ? stack[depth - 1] : NULL;
+	return result;
+}
+
+int cuDevicePrimaryCtxGetState(int device, unsigned int *flags, int *active)
+{
+	int result = enter_device(__func__, device);
+
+	if (result)
+		return result;
+	pthread_mutex_lock(&lock);
+	*flags = 0;
+	*active = contexts[device].refs > 0;
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 

@@ -181,6 +181,33 @@ static void *stream_main(void *arg)
 	return NULL;
 }
 
+static void stream_start(struct fake_stream *s)
+{
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->more, NULL);
+	pthread_cond_init(&s->less, NULL);
+	s->tail = &s->head;
+	if (pthread_create(&s->thread, NULL, stream_main, s))
+		abort();
+}
+
+/* The stream NULL: one for all devices, which nobody destroys. */
+static struct fake_stream the_default;
+
+static void default_start(void)
+{
+	stream_start(&the_default);
+	pthread_detach(the_default.thread);
+}
+
+static struct fake_stream *default_stream(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, default_start);
+	return &the_default;
+}
+
 /* @wait: return only when the operation is over, as the driver does for memory that is not
  * pinned. */
 static void push(struct fake_stream *s, const struct op *what, bool wait)
@@ -190,6 +217,8 @@ static void push(struct fake_stream *s, const struct op *what, bool wait)
 
 	if (!op)
 		abort();
+	if (!s)
+		s = default_stream();
 	*op = *what;
 	op->next = NULL;
 	op->finished = wait ? &finished : NULL;
@@ -221,12 +250,7 @@ int cuStreamCreateWithPriority(struct fake_stream **out, unsigned int flags, int
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		abort();
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->more, NULL);
-	pthread_cond_init(&s->less, NULL);
-	s->tail = &s->head;
-	if (pthread_create(&s->thread, NULL, stream_main, s))
-		abort();
+	stream_start(s);
 	fake_count(FAKE_STREAMS, 1);
 	*out = s;
 	return 0;

@@ -71,7 +71,7 @@ static int add_mapping(struct hr_engine *e, struct hr_file *file,
 /* On the thread that will copy. No failure: read(2) does as well, only slower. */
 static void add_plain(struct hr_engine *e, struct hr_file *file, struct hr__way *way)
 {
-	if (!e->opts.map || e->opts.direct || way->mapping || e->ioq->crew ||
+	if (!e->opts.map || e->opts.direct || e->ioq->crew ||
 	    (e->dev->caps & HR__MEM_CAP_HOST_VISIBLE) || !hr__mapping_plain_ok(file) ||
 	    hr__sigbus_install())
 		return;

@@ -24,6 +24,8 @@
 #define SLOTS_EACH_MAX 8u /* of a thread, by default */
 #define SLOTS_EACH_BYTES (16ull << 20)
 #define THREADS_MAX 256u
+/* Registering a file takes as long as reading it three times; later epochs save a third at most. */
+#define EPOCHS_THAT_PAY 8u
 #define TIMEOUT_DEFAULT_NS 60000000000ull
 #define TIMEOUT_MAX_NS (1ull << 62) /* longer ones, such as UINT64_MAX, mean this */
 /* How long hr_loader_stop() may go unnoticed while the caller's thread waits for a device. */
@@ -168,11 +170,14 @@ static void start_registrar(struct hr_loader *loader)
 {
 	const struct hr_engine_options *engine = &loader->opts.engine;
 	enum hr_path path = engine->path ? engine->path : hr_config_get()->path;
+	bool pin;
 
 	if (!loader->opts.threads || engine->direct || hr_config_get()->require_direct ||
 	    (path != HR_PATH_AUTO && path != HR_PATH_PAGECACHE))
 		return;
-	hr__registrar_start(&loader->registrar, loader->ds, loader->dev, engine->map);
+	pin = path == HR_PATH_PAGECACHE || !loader->opts.epochs ||
+	      loader->opts.epochs >= EPOCHS_THAT_PAY;
+	hr__registrar_start(&loader->registrar, loader->ds, loader->dev, engine->map, pin);
 }
 
 static int open_loader(struct hr_loader *loader, const struct hr_loader_options *opts)

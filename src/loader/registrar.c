@@ -33,6 +33,10 @@ static struct hr__mapping *mapping_of(struct hr__registrar *r, struct hr_file *f
 	char reason[160];
 	bool plain = hr__mapping_check(file, r->dev, r->map, reason, sizeof(reason)) != 0;
 
+	if (!plain && !r->pin && !(r->dev->caps & HR__MEM_CAP_HOST_VISIBLE)) {
+		plain = true;
+		snprintf(reason, sizeof(reason), "so few epochs do not pay for registering");
+	}
 	if (plain)
 		give_reason(r, reason);
 	if (plain && !(r->map && hr__mapping_plain_ok(file)))
@@ -123,7 +127,7 @@ static void *run(void *arg)
 }
 
 void hr__registrar_start(struct hr__registrar *r, const struct hr_dataset *ds,
-			 struct hr_device *dev, bool map)
+			 struct hr_device *dev, bool map, bool pin)
 {
 	sigset_t all, kept;
 	char reason[160] = "";
@@ -133,6 +137,7 @@ void hr__registrar_start(struct hr__registrar *r, const struct hr_dataset *ds,
 	r->ds = ds;
 	r->dev = dev;
 	r->map = map;
+	r->pin = pin;
 	for (uint32_t i = 0; i < ds->n_parts && !any; i++)
 		any = !hr__mapping_check(ds->parts[i].file, dev, map, reason, sizeof(reason)) ||
 		      (map && hr__mapping_plain_ok(ds->parts[i].file));

@@ -21,6 +21,7 @@ struct hr__registrar {
 	const struct hr_dataset *ds; /* both outlive the thread */
 	struct hr_device *dev;
 	bool map; /* the program allows the handler of SIGBUS */
+	bool pin; /* it reads the data often enough */
 	pthread_t thread;
 	bool started;
 	atomic_bool stopping;
@@ -32,10 +33,11 @@ struct hr__registrar {
 
 /*
  * hr__registrar_start() - start the thread, unless no file may be mapped: then the reason says why.
- * @map: hr_engine_options.map. A thread that cannot be started is a reason, too, and no failure.
+ * @map: hr_engine_options.map. @pin: false where a GPU would not read its registered pages often enough
+ * to make up for registering them. A thread that cannot be started is a reason, too, and no failure.
  */
 void hr__registrar_start(struct hr__registrar *r, const struct hr_dataset *ds,
-			 struct hr_device *dev, bool map);
+			 struct hr_device *dev, bool map, bool pin);
 
 /* hr__registrar_join() - stop it; at most one window is still finished. Accepts one not started. */
 void hr__registrar_join(struct hr__registrar *r);

@@ -101,7 +101,7 @@ static uint64_t permute(const struct hr__order *order, uint64_t x)
 	return high << order->low_bits | low;
 }
 
-uint64_t hr__order_at(const struct hr__order *order, uint64_t position)
+static uint64_t order_at(const struct hr__order *order, uint64_t position)
 {
 	uint64_t x = position;
 
@@ -153,7 +153,7 @@ void hr__order_run(const struct hr__order *order, uint64_t first, uint32_t n, ui
 		}
 	}
 	for (; i < n; i++)
-		out[i] = hr__order_at(order, first + i);
+		out[i] = order_at(order, first + i);
 }
 
 /* Steps that an epoch still has from @position on. */

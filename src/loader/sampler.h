@@ -30,9 +30,6 @@ struct hr__order {
 void hr__order_init(struct hr__order *order, uint64_t n, enum hr_shuffle shuffle, uint64_t seed,
 		    uint64_t epoch);
 
-/* The sample at @position < n. */
-uint64_t hr__order_at(const struct hr__order *order, uint64_t position);
-
 /* The samples at @first .. @first + @n - 1 < order->n, into @out. */
 void hr__order_run(const struct hr__order *order, uint64_t first, uint32_t n, uint64_t *out);
 

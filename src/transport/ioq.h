@@ -22,7 +22,7 @@ struct hr__ioq_options {
 	uint32_t depth;   /* segments in flight */
 	uint32_t threads; /* for a pool or a crew; 0: plain calls on the caller's thread */
 	bool no_uring;
-	bool migrates; /* not always the same thread sends */
+	bool migrates;    /* not always the same thread sends */
 	void *fixed_addr; /* staging ring to register, or NULL */
 	size_t fixed_len;
 	struct hr_stats *stats;

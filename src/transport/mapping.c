@@ -263,7 +263,7 @@ static void refuse(struct hr__mapping *m, const char *reason)
 	atomic_store(&m->refused, true);
 }
 
-void hr__mapping_changed(struct hr__mapping *m)
+static void count_change(struct hr__mapping *m)
 {
 	if (atomic_load(&m->broken))
 		refuse(m, "the file was truncated while it was mapped; open it again");
@@ -283,7 +283,7 @@ bool hr__mapping_doubtful(struct hr__mapping *m, int64_t mtime_ns, uint64_t end,
 	    look->stamp.size >= end)
 		return false;
 	if (!look->told)
-		hr__mapping_changed(m);
+		count_change(m);
 	look->told = true;
 	return true;
 }

@@ -65,7 +65,7 @@ struct hr__mapping_work {
 /*
  * One look at a file serves all moves that ended before. hr__mapping_doubtful() - was the file changed
  * since @mtime_ns, or does it end before @end now? What was moved out of the mapping then may be neither
- * the old nor the new bytes. @look: all zero at first. Counts a change as hr__mapping_changed() once.
+ * the old nor the new bytes. @look: all zero at first. Too many changes end the mapping.
  */
 struct hr__look {
 	struct hr_file *file;
@@ -106,9 +106,6 @@ static inline bool hr__mapping_worth(const struct hr__mapping *m)
 {
 	return !m->pinned || atomic_load_explicit(&m->ready, memory_order_relaxed) > 0;
 }
-
-/* hr__mapping_changed() - the file differs from what was planned for; too often ends the mapping. */
-void hr__mapping_changed(struct hr__mapping *m);
 
 /*
  * hr__mapping_tick() - now, in ticks of the registry: every call and registration is one more.

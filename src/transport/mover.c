@@ -8,6 +8,8 @@
 #include "transport/mover.h"
 
 #define LARGE_SEGMENT (128u << 10) /* worth a copy of its own */
+#define LISTS_ENOUGH 2u            /* one that moves and one that follows without a gap */
+#define LIST_BYTES (4u << 20)      /* as much is worth a list of its own in any case */
 
 int hr__mover_open(struct hr__mover *m, const struct hr__transport_env *env, uint64_t waiting_max)
 {
@@ -117,6 +119,7 @@ static void move_list(struct hr__mover *m, struct hr__seg_list *list)
 			fail_list(m, &run, ret);
 			continue;
 		}
+		m->n_lists += ticket != 0;
 		while ((seg = hr__seg_list_take(&run))) {
 			seg->ticket = ticket;
 			hr__seg_list_add(&m->moving, seg);
@@ -189,10 +192,16 @@ static void harvest(struct hr__mover *m)
 	ret = m->lane->ops->poll(m->lane, &passed);
 	if (ret < 0) {
 		fail_list(m, &m->moving, ret);
+		m->n_lists = 0;
 		return;
 	}
-	while (m->moving.head && m->moving.head->ticket <= passed)
-		hr__seg_list_add(&m->moved, hr__seg_list_take(&m->moving));
+	while (m->moving.head && m->moving.head->ticket <= passed) {
+		struct hr__seg *seg = hr__seg_list_take(&m->moving);
+
+		if (seg->ticket && (!m->moving.head || m->moving.head->ticket != seg->ticket))
+			m->n_lists--;
+		hr__seg_list_add(&m->moved, seg);
+	}
 }
 
 void hr__mover_start(struct hr__mover *m)
@@ -203,13 +212,21 @@ void hr__mover_start(struct hr__mover *m)
 	m->gathered_seen = *m->gathered;
 }
 
+static bool is_worth_a_list(const struct hr__mover *m)
+{
+	return m->n_lists < LISTS_ENOUGH || m->waiting_bytes >= LIST_BYTES ||
+	       m->waiting_bytes >= m->waiting_max;
+}
+
 void hr__mover_turn(struct hr__mover *m, bool idle)
 {
 	if (m->leaving.head)
 		move_list(m, &m->leaving);
-	if (m->flush || idle || *m->gathered != m->gathered_seen)
-		hr__mover_start(m);
 	harvest(m);
+	m->flush = m->flush || *m->gathered != m->gathered_seen;
+	m->gathered_seen = *m->gathered;
+	if (m->waiting.head && (idle || (m->flush && is_worth_a_list(m))))
+		hr__mover_start(m);
 }
 
 int hr__mover_wait(struct hr__mover *m, uint64_t timeout_ns)

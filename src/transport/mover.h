@@ -6,7 +6,7 @@
  * A read that is in host memory waits until moving it pays: when some request of the engine is whole
  * in host memory, when a large segment came, when much is waiting, or when nothing else can happen.
  * Then everything that waits goes to the device in one list, so that a batch of small samples costs
- * one launch. A lane that copies on the CPU moves each segment at once, while it is in the cache.
+ * one launch. While the lane has two lists, one more would only come with calls and gaps of its own. A lane that copies on the CPU moves each segment at once, while it is in the cache.
  */
 #ifndef HR_TRANSPORT_MOVER_H
 #define HR_TRANSPORT_MOVER_H
@@ -20,6 +20,7 @@ struct hr__mover {
 	uint64_t gathered_seen; /* at the last list */
 	bool at_once;           /* the lane works on the CPU */
 	bool flush;             /* something in `waiting` should not wait longer */
+	uint32_t n_lists;       /* on the lane */
 	uint64_t waiting_bytes, waiting_max;
 	struct hr__seg_list waiting; /* in host memory, not moved yet */
 	struct hr__seg_list leaving; /* to be written, not moved out yet */

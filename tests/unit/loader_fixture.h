@@ -160,7 +160,7 @@ static inline void epoch_order(const struct fixture *f, uint64_t seed, uint64_t 
 
 	hr__order_init(&order, n, HR_SHUFFLE_FULL, seed, epoch);
 	for (uint64_t i = 0; i < n; i++)
-		ids[i] = hr__order_at(&order, i);
+		hr__order_run(&order, i, 1, &ids[i]);
 }
 
 #endif

@@ -184,8 +184,13 @@ static void test_changed(void **state)
 	assert_int_equal(hr_file_register(t.file, t.dev, 4 * W - 1, 8, 60000000000ull), 8);
 	assert_int_equal(hr_file_register(t.file, t.dev, 3 * W, W, 60000000000ull), W);
 	/* too often: then it is left to the other paths */
-	for (int i = 0; i < 64; i++)
-		hr__mapping_changed(m);
+	for (int i = 0; i < 64; i++) {
+		struct hr__look look = {0};
+
+		assert_false(hr__mapping_doubtful(m, mtime_of(t.file), 4 * W + 7, &look));
+		assert_true(hr__mapping_doubtful(m, mtime_of(t.file), 4 * W + 8, &look));
+		assert_true(hr__mapping_doubtful(m, mtime, 1, &look)); /* counted already */
+	}
 	assert_int_equal(register_window(t.file, 0), -HR_E_PATH_REFUSED);
 	assert_non_null(strstr(hr_error_detail(), "written all the time"));
 	assert_false(hr__mapping_hold(m, 3 * W, 1, mtime_of(t.file)));

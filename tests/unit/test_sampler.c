@@ -19,6 +19,14 @@
 #include "base/util.h"
 #include "loader/sampler.h"
 
+static uint64_t order_at(const struct hr__order *order, uint64_t position)
+{
+	uint64_t id;
+
+	hr__order_run(order, position, 1, &id);
+	return id;
+}
+
 static void expect_bijection(uint64_t n, uint64_t seed, uint64_t epoch)
 {
 	unsigned char *seen = calloc(n, 1);
@@ -27,7 +35,7 @@ static void expect_bijection(uint64_t n, uint64_t seed, uint64_t epoch)
 	assert_non_null(seen);
 	hr__order_init(&order, n, HR_SHUFFLE_FULL, seed, epoch);
 	for (uint64_t i = 0; i < n; i++) {
-		uint64_t id = hr__order_at(&order, i);
+		uint64_t id = order_at(&order, i);
 
 		assert_true(id < n);
 		assert_int_equal(seen[id], 0);
@@ -69,7 +77,7 @@ static void runs_are_positions(void **state)
 				out[count] = 12345;
 				hr__order_run(&order, first, count, out);
 				for (uint32_t k = 0; k < count; k++)
-					assert_int_equal(out[k], hr__order_at(&order, first + k));
+					assert_int_equal(out[k], order_at(&order, first + k));
 				assert_int_equal(out[count], 12345);
 			}
 		}
@@ -100,7 +108,7 @@ static void vectors_never_change(void **state)
 	for (size_t i = 0; i < HR_ARRAY_LEN(vectors); i++) {
 		hr__order_init(&order, vectors[i].n, HR_SHUFFLE_FULL, vectors[i].seed,
 			       vectors[i].epoch);
-		assert_int_equal(hr__order_at(&order, vectors[i].position), vectors[i].id);
+		assert_int_equal(order_at(&order, vectors[i].position), vectors[i].id);
 	}
 }
 
@@ -109,8 +117,8 @@ static void no_shuffle_is_file_order(void **state)
 	struct hr__order order;
 
 	hr__order_init(&order, 1ull << 40, HR_SHUFFLE_NONE, 1, 2);
-	assert_int_equal(hr__order_at(&order, 0), 0);
-	assert_int_equal(hr__order_at(&order, 12345678901), 12345678901);
+	assert_int_equal(order_at(&order, 0), 0);
+	assert_int_equal(order_at(&order, 12345678901), 12345678901);
 }
 
 static int compare_u64(const void *a, const void *b)
@@ -135,7 +143,7 @@ static void huge_n_random_access(void **state)
 
 		hr__order_init(&order, sizes[s], HR_SHUFFLE_FULL, 7, s);
 		for (uint64_t i = 0; i < COUNT; i++) {
-			ids[i] = hr__order_at(&order, i * step);
+			ids[i] = order_at(&order, i * step);
 			assert_true(ids[i] < sizes[s]);
 		}
 		qsort(ids, COUNT, sizeof(*ids), compare_u64);
@@ -160,7 +168,7 @@ static void epochs_and_seeds_differ(void **state)
 			hr__order_init(&a, N, HR_SHUFFLE_FULL, keys[i][0], keys[i][1]);
 			hr__order_init(&b, N, HR_SHUFFLE_FULL, keys[j][0], keys[j][1]);
 			for (uint64_t p = 0; p < N; p++)
-				same += hr__order_at(&a, p) == hr__order_at(&b, p);
+				same += order_at(&a, p) == order_at(&b, p);
 			/* by chance one on average; ten happens once in 10^7 */
 			assert_true(same < 10);
 		}
@@ -199,8 +207,8 @@ static void all_permutations_are_reached(void **state)
 					uint32_t smaller = 0;
 
 					for (uint64_t j = i + 1; j < n; j++)
-						smaller += hr__order_at(&order, j) <
-							   hr__order_at(&order, i);
+						smaller +=
+							order_at(&order, j) < order_at(&order, i);
 					rank = rank * (uint32_t)(n - i) + smaller;
 				}
 				counts[rank]++;
@@ -227,8 +235,8 @@ static void positions_are_even(void **state)
 			uint64_t a, b;
 
 			hr__order_init(&order, n, HR_SHUFFLE_FULL, 3, e);
-			a = hr__order_at(&order, 0);
-			b = hr__order_at(&order, n - 1);
+			a = order_at(&order, 0);
+			b = order_at(&order, n - 1);
 			first[a]++;
 			last[b]++;
 			/* n - 1 distances can occur between two different samples */
@@ -254,8 +262,7 @@ static void neighbours_are_unrelated(void **state)
 
 			hr__order_init(&order, n, HR_SHUFFLE_FULL, 11, lag);
 			for (uint64_t i = 0; i + lag < n; i++) {
-				uint64_t d =
-					hr__order_at(&order, i + lag) + n - hr__order_at(&order, i);
+				uint64_t d = order_at(&order, i + lag) + n - order_at(&order, i);
 
 				counts[d % n * CELLS / n]++;
 			}

@@ -82,8 +82,8 @@ static uint64_t mapped_bytes(void)
 
 /*
  * Read and compare every byte that the engine says it has delivered. @racing: only what came by the
- * mapping, where that can be told. A buffered read(2) of the kernel itself, which serves the rest, can see the zeros of a
- * truncation that is under way.
+ * mapping, where that can be told. A buffered read(2) of the kernel itself, which serves the rest, can
+ * see the zeros of a truncation that is under way.
  */
 static int64_t read_some(struct hr_file *file, uint64_t off, uint64_t len, bool racing)
 {

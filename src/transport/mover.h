@@ -3,11 +3,11 @@
  * transport/mover.h - from host memory to device memory and back, for the paths that stop in host
  * memory: they differ only in who fills the host pages.
  *
- * A read that is in host memory waits until moving it pays: when some request of the engine is whole in
- * host memory, when a large segment came, when much is waiting, or when nothing else can happen. Then
- * everything that waits goes to the device in one list, so that a batch of small samples costs one launch.
- * While the lane has two lists, one more would only come with calls and gaps of its own. A lane that copies
- * on the CPU moves each segment at once, while it is in the cache.
+ * A read that is in host memory waits until moving it pays: when some request of the engine is whole
+ * in host memory, when a large segment came, when much is waiting, or when nothing else can happen.
+ * Then everything that waits goes to the device in one list, so that a batch of small samples costs
+ * one launch. While the lane has two lists, one more would only come with calls and gaps of its own.
+ * A lane that copies on the CPU moves each segment at once, while it is in the cache.
  */
 #ifndef HR_TRANSPORT_MOVER_H
 #define HR_TRANSPORT_MOVER_H

@@ -44,6 +44,7 @@ void hr__plan_begin(struct hr__plan *plan, const struct hr__limits *limits)
 	plan->n = 0;
 	plan->first = 0;
 	plan->sorted = true;
+	plan->ready = false;
 }
 
 /* -- sorting ---------------------------------------------------------------------------------- */
@@ -404,15 +405,44 @@ static void next_staged(struct hr__plan *plan, struct hr__dest_pool *pool,
 	seg->len = (uint32_t)hr__align_up(seg->need, l->offset_align);
 }
 
+static bool are_near(const struct hr__limits *l, const struct hr__want *a, const struct hr__want *b)
+{
+	return a->len < l->in_place_min && b->len < l->in_place_min &&
+	       b->file_off <= a->file_off + a->len + l->gap;
+}
+
+/*
+ * Where any byte may go in place, each piece would be a request of its own. Short ones beside each
+ * other are staged together instead: copying them costs less than asking for each.
+ */
+static void find_company(struct hr__plan *plan)
+{
+	const struct hr__limits *l = &plan->limits;
+	struct hr__want *w = plan->wants;
+	bool near = false;
+
+	if (l->write || l->offset_align != 1 || !l->in_place || !l->staged || !l->in_place_min)
+		return;
+	for (uint32_t i = 0; i < plan->n; i++) {
+		bool next = i + 1 < plan->n && are_near(l, &w[i], &w[i + 1]);
+
+		if (near || next)
+			w[i].body_end = 0;
+		near = next;
+	}
+}
+
 int hr__plan_next(struct hr__plan *plan, struct hr__dest_pool *pool, struct hr__plan_segment *seg)
 {
 	uint64_t len;
 
 	if (hr__plan_done(plan))
 		return 0;
-	if (!plan->sorted) {
-		sort_wants(plan->wants, plan->n);
-		plan->sorted = true;
+	if (!plan->ready) {
+		if (!plan->sorted)
+			sort_wants(plan->wants, plan->n);
+		find_company(plan);
+		plan->sorted = plan->ready = true;
 	}
 	if (plan->limits.write) {
 		next_write(plan, seg);

@@ -35,7 +35,8 @@ struct hr__limits {
 				   of a conversion); power of two <= 8, 0 or 1 = anywhere */
 	uint32_t gap;         /* merge pieces whose distance is at most this */
 	uint32_t in_place_min; /* an in-place body shorter than this is staged whole instead, unless
-				   the piece needs no staged edge at all */
+				   the piece needs no staged edge at all and has no neighbour as
+				   short as it is */
 	bool in_place;         /* a request may target the destination itself */
 	bool staged;           /* a request may target staging memory */
 	bool write;            /* no merging, nothing beyond the piece may be touched: see below */
@@ -74,6 +75,7 @@ struct hr__plan {
 	uint32_t cap, n;
 	uint32_t first; /* wants before it are finished */
 	bool sorted;
+	bool ready; /* sorted, and short neighbours found */
 };
 
 /* hr__plan_init() - an empty plan over the caller's array; no other memory is needed. */

@@ -106,6 +106,8 @@ struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file);
 /* hr__route_way() - the way for this kind of request. Return: 0 or -code with a sentence. */
 int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
 		  struct hr__way **out);
+/* hr__route_forget() - let go of a file now, if nothing of it is in flight: it may be deleted. */
+void hr__route_forget(struct hr_engine *e, const struct hr_file *file);
 void hr__routes_drop(struct hr_engine *e);
 
 /* open.c: hr__open_pagecache() - have e->pagecache. Return: 0 or -code with a sentence. */

@@ -441,12 +441,16 @@ static void test_many_shards(void **state)
 		free((char *)paths[i]);
 }
 
-/* 90 000 tensors in a row, most of the file a hole: at most two reads a MiB. */
+/*
+ * 90 000 tensors in a row, most of the file a hole: at most two reads a MiB. The pretended GPU copies
+ * byte by byte on the CPU: it gets fewer.
+ */
 static void test_many_tensors(void **state)
 {
-	enum { N = 90000, EACH = 1000 };
-	char *path = path_in(&f, "many.safetensors"), *json = malloc(100 * N);
-	struct hr_part *parts = calloc(N, sizeof(*parts));
+	enum { EACH = 1000 };
+	const uint32_t n = strcmp(device_name, "host") ? 12000 : 90000;
+	char *path = path_in(&f, "many.safetensors"), *json = malloc(100 * (size_t)n);
+	struct hr_part *parts = calloc(n, sizeof(*parts));
 	struct hr_stats before, after;
 	struct hr_checkpoint *ck;
 	uint64_t len = 1, bytes, data;
@@ -454,7 +458,7 @@ static void test_many_tensors(void **state)
 	FILE *out = fopen(path, "wb");
 
 	json[0] = '{';
-	for (unsigned i = 0; i < N; i++)
+	for (unsigned int i = 0; i < n; i++)
 		len += (uint64_t)sprintf(json + len,
 					 "%s\"layer.%u\":{\"dtype\":\"F16\",\"shape\":[500],\"data_"
 					 "offsets\":[%u,%u]}",
@@ -469,22 +473,22 @@ static void test_many_tensors(void **state)
 	fseek(out, (long)(data + 777 * EACH), SEEK_SET);
 	fputs("found", out);
 	fclose(out);
-	assert_int_equal(truncate(path, (off_t)(data + (uint64_t)N * EACH)), 0);
+	assert_int_equal(truncate(path, (off_t)(data + (uint64_t)n * EACH)), 0);
 	ck = open_one(path, false);
-	for (uint64_t i = 0; i < N; i++)
-		parts[i].weight = N - 1 - i;
-	expect_ok(hr_checkpoint_place(ck, parts, N, 0, &bytes));
+	for (uint64_t i = 0; i < n; i++)
+		parts[i].weight = n - 1 - i;
+	expect_ok(hr_checkpoint_place(ck, parts, n, 0, &bytes));
 	expect_ok(hr_buffer_alloc(f.dev, bytes, &parts[0].buffer));
-	for (uint64_t i = 1; i < N; i++)
+	for (uint64_t i = 1; i < n; i++)
 		parts[i].buffer = parts[0].buffer;
 	hr_engine_stats(f.engine, &before);
-	assert_int_equal(load(ck, parts, N), 1);
+	assert_int_equal(load(ck, parts, n), 1);
 	hr_engine_stats(f.engine, &after);
-	if (after.segments - before.segments > 2 * ((uint64_t)N * EACH >> 20))
+	if (after.segments - before.segments > 2 * ((uint64_t)n * EACH >> 20))
 		fail_msg("%llu reads of %u MiB",
-			 (unsigned long long)(after.segments - before.segments), N * EACH >> 20);
+			 (unsigned long long)(after.segments - before.segments), n * EACH >> 20);
 	image = fetch(parts[0].buffer);
-	assert_memory_equal(image + parts[N - 1 - 777].buffer_offset, "found\0", 6);
+	assert_memory_equal(image + parts[n - 1 - 777].buffer_offset, "found\0", 6);
 	assert_int_equal(image[parts[0].buffer_offset], 0);
 	free(image);
 	assert_int_equal(hr_buffer_free(parts[0].buffer), 0);

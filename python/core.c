@@ -3,22 +3,18 @@
  * python/core.c - the thin C part of the package headrace: every function is one call of the library, or
  * a loop of one, with the GIL released. What is sensible is decided in Python; objects are capsules.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "python/core.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <headrace/headrace.h>
+#include <unistd.h>
 
 #define STEP_NS 200000000ull
 
 /* -- errors and capsules ----------------------------------------------------------------------- */
 
-/* Raise what headrace._errors makes of a code and the library's sentence. Return: NULL. */
-static PyObject *fail(int64_t code)
+PyObject *headrace_fail(int64_t code)
 {
 	PyObject *module = PyImport_ImportModule("headrace._errors");
 	PyObject *error = NULL;
@@ -54,6 +50,9 @@ static void drop_engine(PyObject *capsule)
 {
 	struct hr_engine *engine = PyCapsule_GetPointer(capsule, "engine");
 
+	/* A child of fork() must not wait for what its parent has in flight. */
+	if (PyCapsule_GetContext(capsule) != (void *)(intptr_t)getpid())
+		return;
 	Py_BEGIN_ALLOW_THREADS;
 	hr_engine_close(engine);
 	Py_END_ALLOW_THREADS;
@@ -93,7 +92,7 @@ static PyObject *device_open(PyObject *self, PyObject *args)
 	Py_BEGIN_ALLOW_THREADS;
 	ret = hr_device_open(name, &dev);
 	Py_END_ALLOW_THREADS;
-	return ret ? fail(ret) : PyCapsule_New(dev, "device", drop_device);
+	return ret ? headrace_fail(ret) : PyCapsule_New(dev, "device", drop_device);
 }
 
 static PyObject *device_info(PyObject *self, PyObject *args)
@@ -121,7 +120,7 @@ static PyObject *file_open(PyObject *self, PyObject *args)
 	ret = hr_file_open(PyBytes_AsString(path), flags, &file);
 	Py_END_ALLOW_THREADS;
 	Py_DECREF(path);
-	return ret ? fail(ret) : PyCapsule_New(file, "file", drop_file);
+	return ret ? headrace_fail(ret) : PyCapsule_New(file, "file", drop_file);
 }
 
 static PyObject *file_info(PyObject *self, PyObject *args)
@@ -134,7 +133,7 @@ static PyObject *file_info(PyObject *self, PyObject *args)
 		return NULL;
 	ret = hr_file_info(file, &info);
 	if (ret)
-		return fail(ret);
+		return headrace_fail(ret);
 	return Py_BuildValue("{s:K,s:N,s:s,s:s,s:s}", "size_bytes",
 			     (unsigned long long)info.size_bytes, "direct",
 			     PyBool_FromLong(info.direct), "direct_reason", info.direct_reason,
@@ -152,7 +151,7 @@ static PyObject *file_sync(PyObject *self, PyObject *args)
 	ret = hr_file_sync(file);
 	Py_END_ALLOW_THREADS;
 	if (ret)
-		return fail(ret);
+		return headrace_fail(ret);
 	Py_RETURN_NONE;
 }
 
@@ -166,7 +165,7 @@ static PyObject *buffer_register(PyObject *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "O&KK", to_device, &dev, &address, &len))
 		return NULL;
 	ret = hr_buffer_register(dev, (void *)(uintptr_t)address, len, &buf);
-	return ret ? fail(ret) : PyCapsule_New(buf, "buffer", drop_buffer);
+	return ret ? headrace_fail(ret) : PyCapsule_New(buf, "buffer", drop_buffer);
 }
 
 static PyObject *engine_open(PyObject *self, PyObject *args)
@@ -175,6 +174,7 @@ static PyObject *engine_open(PyObject *self, PyObject *args)
 	struct hr_engine *engine;
 	struct hr_device *dev;
 	unsigned int cache;
+	PyObject *capsule;
 	int ret;
 
 	if (!PyArg_ParseTuple(args, "O&III", to_device, &dev, &opts.threads, &opts.depth, &cache))
@@ -183,7 +183,12 @@ static PyObject *engine_open(PyObject *self, PyObject *args)
 	Py_BEGIN_ALLOW_THREADS;
 	ret = hr_engine_open(dev, &opts, &engine);
 	Py_END_ALLOW_THREADS;
-	return ret ? fail(ret) : PyCapsule_New(engine, "engine", drop_engine);
+	if (ret)
+		return headrace_fail(ret);
+	capsule = PyCapsule_New(engine, "engine", drop_engine);
+	if (capsule)
+		PyCapsule_SetContext(capsule, (void *)(intptr_t)getpid());
+	return capsule;
 }
 
 static PyObject *transfer(PyObject *self, PyObject *args)
@@ -202,7 +207,7 @@ static PyObject *transfer(PyObject *self, PyObject *args)
 	n = write ? hr_write(engine, file, file_offset, len, buf, buffer_offset)
 		  : hr_read(engine, file, file_offset, len, buf, buffer_offset);
 	Py_END_ALLOW_THREADS;
-	return n < 0 ? fail(n) : PyLong_FromLongLong(n);
+	return n < 0 ? headrace_fail(n) : PyLong_FromLongLong(n);
 }
 
 static PyObject *explain(PyObject *self, PyObject *args)
@@ -232,7 +237,7 @@ static PyObject *explain(PyObject *self, PyObject *args)
 			PyList_Append(list, row);
 		Py_XDECREF(row);
 	}
-	out = ret ? fail(ret)
+	out = ret ? headrace_fail(ret)
 		  : Py_BuildValue("{s:s,s:O}", "path", hr_path_name(e->path), "refused", list);
 	Py_XDECREF(list);
 	free(e);
@@ -240,23 +245,6 @@ static PyObject *explain(PyObject *self, PyObject *args)
 }
 
 /* -- memory of others -------------------------------------------------------------------------- */
-
-/* The layout of DLPack's managed tensor, version 0.x, as its specification has it. */
-struct dl_tensor {
-	void *data;
-	int32_t device_type, device_id;
-	int32_t ndim;
-	uint8_t code, bits;
-	uint16_t lanes;
-	int64_t *shape, *strides;
-	uint64_t byte_offset;
-};
-
-struct dl_managed {
-	struct dl_tensor tensor;
-	void *context;
-	void (*deleter)(struct dl_managed *self);
-};
 
 static void drop_dlpack(PyObject *capsule)
 {
@@ -360,7 +348,7 @@ static PyObject *checkpoint_open(PyObject *self, PyObject *args)
 	ret = hr_checkpoint_open(paths, 1, &opts, &ck);
 	Py_END_ALLOW_THREADS;
 	Py_DECREF(path);
-	return ret ? fail(ret) : PyCapsule_New(ck, "checkpoint", drop_checkpoint);
+	return ret ? headrace_fail(ret) : PyCapsule_New(ck, "checkpoint", drop_checkpoint);
 }
 
 static PyObject *shape_tuple(const struct hr_weight *w)
@@ -548,10 +536,10 @@ static PyObject *checkpoint_load(PyObject *self, PyObject *args)
 	Py_END_ALLOW_THREADS;
 	free(parts);
 	if (ret)
-		return fail(ret);
+		return headrace_fail(ret);
 	ret = run(step_load, load);
 	if (ret < 0)
-		fail(ret);
+		headrace_fail(ret);
 	hr_load_info(load, &info);
 	if (ret == 1)
 		out = Py_BuildValue("KK", (unsigned long long)info.delivered,
@@ -630,10 +618,10 @@ static PyObject *save_all(struct hr_engine *engine, const char *path,
 	ret = hr_save_open(engine, path, weights, n, opts, &save);
 	Py_END_ALLOW_THREADS;
 	if (ret)
-		return fail(ret);
+		return headrace_fail(ret);
 	ret = run(step_save, save);
 	if (ret < 0)
-		fail(ret);
+		headrace_fail(ret);
 	Py_BEGIN_ALLOW_THREADS;
 	closed = hr_save_close(save);
 	Py_END_ALLOW_THREADS;
@@ -698,6 +686,16 @@ static PyMethodDef methods[] = {
 	{"checkpoint_cache", checkpoint_cache, METH_VARARGS, NULL},
 	{"checkpoint_load", checkpoint_load, METH_VARARGS, NULL},
 	{"checkpoint_save", checkpoint_save, METH_VARARGS, NULL},
+	{"dataset_open", headrace_dataset_open, METH_VARARGS, NULL},
+	{"dataset_info", headrace_dataset_info, METH_VARARGS, NULL},
+	{"loader_open", headrace_loader_open, METH_VARARGS, NULL},
+	{"loader_info", headrace_loader_info, METH_VARARGS, NULL},
+	{"loader_next", headrace_loader_next, METH_VARARGS, NULL},
+	{"loader_release", headrace_loader_release, METH_VARARGS, NULL},
+	{"loader_state", headrace_loader_state, METH_VARARGS, NULL},
+	{"loader_restore", headrace_loader_restore, METH_VARARGS, NULL},
+	{"lane_open", headrace_lane_open, METH_VARARGS, NULL},
+	{"to_dlpack", headrace_to_dlpack, METH_VARARGS, NULL},
 	{"version", version, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };

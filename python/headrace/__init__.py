@@ -2,7 +2,8 @@
 """Bytes from files straight into device memory.
 
 ``open(path)`` gives a File with ``read_into`` and ``write_from`` for any tensor or buffer;
-``Checkpoint(path)`` the tensors of safetensors files; ``headrace.torch`` the same for PyTorch.
+``Checkpoint(path)`` the tensors of safetensors files, ``headrace.torch`` the same for PyTorch;
+``Loader(TokenDataset(path), batch_size)`` shuffled batches in device memory.
 Importing this needs no framework.
 """
 import os
@@ -10,9 +11,10 @@ import os
 from . import _core, _engines, _memory
 from ._errors import Error, NotFound, Timeout
 from .checkpoint import Checkpoint, Weight, save
+from .loader import Batch, Loader, Tensor, TokenDataset
 
-__all__ = ["Checkpoint", "Error", "File", "NotFound", "Timeout", "Weight", "device_info", "open",
-           "save"]
+__all__ = ["Batch", "Checkpoint", "Error", "File", "Loader", "NotFound", "Tensor", "Timeout",
+           "TokenDataset", "Weight", "device_info", "open", "save"]
 __version__ = _core.version()
 
 _READ, _WRITE, _CREATE, _TRUNCATE, _EXCLUSIVE = 1, 2, 4, 8, 16

@@ -5,9 +5,11 @@ from typing import Any, Optional, Union
 
 from ._errors import Error as Error, NotFound as NotFound, Timeout as Timeout
 from .checkpoint import Checkpoint as Checkpoint, Weight as Weight, save as save
+from .loader import (Batch as Batch, Loader as Loader, Tensor as Tensor,
+                     TokenDataset as TokenDataset)
 
-__all__ = ["Checkpoint", "Error", "File", "NotFound", "Timeout", "Weight", "device_info", "open",
-           "save"]
+__all__ = ["Batch", "Checkpoint", "Error", "File", "Loader", "NotFound", "Tensor", "Timeout",
+           "TokenDataset", "Weight", "device_info", "open", "save"]
 
 _Path = Union[str, PathLike[str]]
 __version__: str

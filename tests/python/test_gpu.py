@@ -29,9 +29,18 @@ def check(result):
 class Array:
     """Device memory with the interface of CuPy and Numba."""
 
+    borrowed = False
+
     def __init__(self, nbytes):
         self.address, self.nbytes = ctypes.c_uint64(), nbytes
         check(cuda.cuMemAlloc_v2(ctypes.byref(self.address), ctypes.c_size_t(nbytes)))
+
+    @classmethod
+    def at(cls, address, nbytes):
+        """Memory of somebody else."""
+        self = cls.__new__(cls)
+        self.address, self.nbytes, self.borrowed = ctypes.c_uint64(address), nbytes, True
+        return self
 
     @property
     def __cuda_array_interface__(self):
@@ -52,7 +61,8 @@ class Array:
         return out
 
     def __del__(self):
-        cuda.cuMemFree_v2(self.address)
+        if not self.borrowed:
+            cuda.cuMemFree_v2(self.address)
 
 
 class Gpu(unittest.TestCase):
@@ -98,6 +108,27 @@ class Gpu(unittest.TestCase):
         back = bytearray(4000)
         headrace.Checkpoint(path).load_into({"w": back})
         self.assertEqual(back, data)
+
+    def test_loader(self):
+        data = random.Random(3).randbytes(2 * (40 * 16 + 1))
+        tokens = struct.unpack(f"<{len(data) // 2}H", data)
+        dataset = headrace.TokenDataset(self.raw("tokens", data), "u16", 16)
+        loader = headrace.Loader(dataset, 4, "cuda:0", slots=2)
+        stream = ctypes.c_void_p()
+        check(cuda.cuStreamCreateWithPriority(ctypes.byref(stream), 1, 0))
+        for _ in range(25):
+            batch = loader.next()
+            tensor = batch["tokens"]
+            self.assertEqual(tensor.__dlpack_device__(), (2, 0))
+            self.assertEqual((tensor.shape, tensor.dtype), ((4, 17), "i64"))
+            got = struct.unpack("<68q", Array.at(tensor._address, 4 * 17 * 8).fetch())
+            for row, index in enumerate(batch.ids):
+                self.assertEqual(got[17 * row:17 * row + 17], tokens[16 * index:16 * index + 17])
+            capsule = batch["labels"].__dlpack__(stream=stream.value)
+            self.assertIn("dltensor", repr(capsule))
+            with self.assertRaisesRegex(ValueError, "another stream already"):
+                batch["labels"].__dlpack__(stream=77)
+            del batch, tensor, capsule
 
     def test_mixed(self):
         head = (b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'

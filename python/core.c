@@ -564,8 +564,11 @@ static struct hr_save_weight *to_weights(PyObject *list, Py_ssize_t n, uint64_t 
 		room += shape ? PyTuple_Size(shape) : 0;
 	}
 	*dims = calloc((size_t)room + 1, sizeof(**dims));
-	if (!w || !*dims)
+	if (!w || !*dims) {
+		free(w);
 		PyErr_NoMemory();
+		return NULL;
+	}
 	for (Py_ssize_t i = 0; !PyErr_Occurred() && i < n; i++) {
 		PyObject *shape, *buffer;
 		unsigned long long offset;

@@ -65,7 +65,7 @@ PyObject *headrace_dataset_open(PyObject *self, PyObject *args)
 	struct hr_dataset_options opts = {0};
 	unsigned long long stride;
 	const char *format, *dtype;
-	struct hr_dataset *ds;
+	struct hr_dataset *ds = NULL;
 	PyObject *list;
 	const char **paths;
 	Py_ssize_t n;

@@ -91,11 +91,11 @@ static int open_file(struct hr__ck_file *f)
 	if (ret)
 		return ret;
 	ret = hr__file_stamp(f->file, &f->stamp);
-	if (!ret)
+	if (ret >= 0)
 		return 0;
 	hr_file_close(f->file);
 	f->file = NULL;
-	return hr__fail(-ret, "%s: its size cannot be read: %s; check the file system", f->path,
+	return hr__fail(ret, "%s: its size cannot be read: %s; check the file system", f->path,
 			hr_strerror(ret));
 }
 
@@ -429,7 +429,7 @@ static int sort_names(struct hr_checkpoint *ck)
 	}
 	ck->by_name = malloc((n + 1ull) * sizeof(*ck->by_name));
 	if (!ck->by_name)
-		return no_memory(ck->files[0].path);
+		return no_memory("checkpoint");
 	for (uint32_t i = 0; i < n; i++)
 		ck->by_name[i] = i;
 	qsort_r(ck->by_name, n, sizeof(*ck->by_name), compare_names, ck->weights);

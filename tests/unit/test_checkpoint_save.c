@@ -7,6 +7,7 @@
  * Usage: test_checkpoint_save DEVICE, or, as its own child: DEVICE kill K FOLDER.
  */
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -439,11 +440,7 @@ static void test_kill(void **state)
 		assert_true(k < 200);
 		write_old(path);
 		snprintf(number, sizeof(number), "%u", k);
-		pid = vfork();
-		if (!pid) {
-			execv(self, args);
-			_exit(127);
-		}
+		assert_int_equal(posix_spawn(&pid, self, NULL, NULL, args, environ), 0);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 		finished = WIFEXITED(status);
 		assert_int_equal(finished ? WEXITSTATUS(status) : WTERMSIG(status),

@@ -610,24 +610,69 @@ static struct hr_save_pair *to_pairs(PyObject *list, Py_ssize_t n)
 	return pairs;
 }
 
-static PyObject *save_all(struct hr_engine *engine, const char *path,
-			  const struct hr_save_weight *weights, uint64_t n,
-			  const struct hr_save_options *opts, PyObject *held)
-{
+/* A save that is under way; save is NULL once it has been closed. */
+struct saving {
 	struct hr_save *save;
+	pid_t process;
+};
+
+static void drop_saving(PyObject *capsule)
+{
+	struct saving *s = PyCapsule_GetPointer(capsule, "saving");
+
+	if (s->save && s->process == getpid())
+		hr_save_close(s->save);
+	free(s);
+}
+
+static PyObject *start_saving(struct hr_engine *engine, const char *path,
+			      const struct hr_save_weight *weights, uint64_t n,
+			      const struct hr_save_options *opts)
+{
+	struct saving *s = calloc(1, sizeof(*s));
+	PyObject *capsule;
+	int ret;
+
+	if (!s)
+		return PyErr_NoMemory();
+	s->process = getpid();
+	capsule = PyCapsule_New(s, "saving", drop_saving);
+	if (!capsule) {
+		free(s);
+		return NULL;
+	}
+	Py_BEGIN_ALLOW_THREADS;
+	ret = hr_save_open(engine, path, weights, n, opts, &s->save);
+	Py_END_ALLOW_THREADS;
+	if (!ret)
+		return capsule;
+	Py_DECREF(capsule);
+	return headrace_fail(ret);
+}
+
+/* save_run(saving, held) - to the end, on whichever thread; @held is kept if it gets stuck. */
+static PyObject *save_run(PyObject *self, PyObject *args)
+{
+	PyObject *capsule, *held;
+	struct saving *s;
 	int ret, closed;
 
-	Py_BEGIN_ALLOW_THREADS;
-	ret = hr_save_open(engine, path, weights, n, opts, &save);
-	Py_END_ALLOW_THREADS;
-	if (ret)
-		return headrace_fail(ret);
-	ret = run(step_save, save);
+	if (!PyArg_ParseTuple(args, "OO", &capsule, &held))
+		return NULL;
+	s = PyCapsule_GetPointer(capsule, "saving");
+	if (!s)
+		return NULL;
+	if (!s->save || s->process != getpid()) {
+		PyErr_SetString(PyExc_ValueError, "the save is over, or its parent's");
+		return NULL;
+	}
+	ret = run(step_save, s->save);
 	if (ret < 0)
 		headrace_fail(ret);
 	Py_BEGIN_ALLOW_THREADS;
-	closed = hr_save_close(save);
+	closed = hr_save_close(s->save);
 	Py_END_ALLOW_THREADS;
+	s->save = NULL; /* stuck or not, nobody looks at it again */
 	if (closed)
 		keep(held);
 	if (ret != 1)
@@ -635,28 +680,32 @@ static PyObject *save_all(struct hr_engine *engine, const char *path,
 	Py_RETURN_NONE;
 }
 
-/* checkpoint_save(engine, path, [(name, dtype, shape, buffer or None, offset)], [(key, value)] or None,
- * what to keep if it gets stuck) */
-static PyObject *checkpoint_save(PyObject *self, PyObject *args)
+/*
+ * save_open(engine, path, [(name, dtype, shape, buffer or None, offset)], [(key, value)] or None,
+ * snapshot) - for save_run().
+ */
+static PyObject *save_open(PyObject *self, PyObject *args)
 {
 	struct hr_save_options opts = {0};
 	struct hr_save_weight *weights;
 	struct hr_save_pair *pairs = NULL;
 	struct hr_engine *engine;
-	PyObject *path, *list, *metadata, *held, *out = NULL;
+	PyObject *path, *list, *metadata, *out = NULL;
 	uint64_t *dims = NULL;
+	int snapshot;
 
-	if (!PyArg_ParseTuple(args, "O&O&O!OO", to_engine, &engine, PyUnicode_FSConverter, &path,
-			      &PyList_Type, &list, &metadata, &held))
+	if (!PyArg_ParseTuple(args, "O&O&O!Op", to_engine, &engine, PyUnicode_FSConverter, &path,
+			      &PyList_Type, &list, &metadata, &snapshot))
 		return NULL;
+	opts.snapshot = snapshot;
 	weights = to_weights(list, PyList_Size(list), &dims);
 	if (weights && metadata != Py_None) {
 		opts.n_metadata = (uint64_t)PyList_Size(metadata);
 		opts.metadata = pairs = to_pairs(metadata, PyList_Size(metadata));
 	}
 	if (weights && (pairs || metadata == Py_None))
-		out = save_all(engine, PyBytes_AsString(path), weights, (uint64_t)PyList_Size(list),
-			       &opts, held);
+		out = start_saving(engine, PyBytes_AsString(path), weights,
+				   (uint64_t)PyList_Size(list), &opts);
 	free(pairs);
 	free(weights);
 	free(dims);
@@ -688,7 +737,8 @@ static PyMethodDef methods[] = {
 	{"checkpoint_metadata", checkpoint_metadata, METH_VARARGS, NULL},
 	{"checkpoint_cache", checkpoint_cache, METH_VARARGS, NULL},
 	{"checkpoint_load", checkpoint_load, METH_VARARGS, NULL},
-	{"checkpoint_save", checkpoint_save, METH_VARARGS, NULL},
+	{"save_open", save_open, METH_VARARGS, NULL},
+	{"save_run", save_run, METH_VARARGS, NULL},
 	{"dataset_open", headrace_dataset_open, METH_VARARGS, NULL},
 	{"dataset_info", headrace_dataset_info, METH_VARARGS, NULL},
 	{"loader_open", headrace_loader_open, METH_VARARGS, NULL},

@@ -10,11 +10,11 @@ import os
 
 from . import _core, _engines, _memory
 from ._errors import Error, NotFound, Timeout
-from .checkpoint import Checkpoint, Weight, save
+from .checkpoint import Checkpoint, Weight, save, save_async
 from .loader import Batch, Loader, Tensor, TokenDataset
 
 __all__ = ["Batch", "Checkpoint", "Error", "File", "Loader", "NotFound", "Tensor", "Timeout",
-           "TokenDataset", "Weight", "device_info", "open", "save"]
+           "TokenDataset", "Weight", "device_info", "open", "save", "save_async"]
 __version__ = _core.version()
 
 _READ, _WRITE, _CREATE, _TRUNCATE, _EXCLUSIVE = 1, 2, 4, 8, 16

@@ -4,12 +4,13 @@ from types import TracebackType
 from typing import Any, Optional, Union
 
 from ._errors import Error as Error, NotFound as NotFound, Timeout as Timeout
-from .checkpoint import Checkpoint as Checkpoint, Weight as Weight, save as save
+from .checkpoint import (Checkpoint as Checkpoint, Weight as Weight, save as save,
+                         save_async as save_async)
 from .loader import (Batch as Batch, Loader as Loader, Tensor as Tensor,
                      TokenDataset as TokenDataset)
 
 __all__ = ["Batch", "Checkpoint", "Error", "File", "Loader", "NotFound", "Tensor", "Timeout",
-           "TokenDataset", "Weight", "device_info", "open", "save"]
+           "TokenDataset", "Weight", "device_info", "open", "save", "save_async"]
 
 _Path = Union[str, PathLike[str]]
 __version__: str

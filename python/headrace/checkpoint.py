@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of safetensors files, for any framework: names and shapes out, bytes into memory."""
+import concurrent.futures
 import os
+import threading
 from typing import NamedTuple
 
 from . import _core, _engines, _memory
@@ -109,10 +111,9 @@ def _slice_bytes(weight, dim, count):
     return weight.nbytes // size * count if size else 0
 
 
-def save(tensors, path, metadata=None):
-    """Write {name: (dtype, shape, tensor)} to a safetensors file, which is replaced when the new one
-    is whole and on the drive. dtype is the format's word, such as "BF16"; all are on one device."""
-    rows, held, devices = [], [], set()
+def _collect(tensors):
+    """Rows for the C part, what keeps them alive, and their device."""
+    held, devices = [], set()
     for name, (dtype, shape, tensor) in tensors.items():
         memory = _memory.find(tensor, False)
         held.append((name, dtype, tuple(int(n) for n in shape), memory))
@@ -121,14 +122,62 @@ def save(tensors, path, metadata=None):
     if len(devices) > 1:
         raise ValueError(f"tensors are on {', '.join(sorted(devices))}; copy them to one of them first")
     device = devices.pop() if devices else "host"
+    rows = []
     for name, dtype, shape, memory in held:
         buffer = None
         if memory.nbytes:
             buffer = _core.buffer_register(_engines.device(device), memory.address, memory.nbytes)
         rows.append((name, dtype, shape, buffer, 0))
-    pairs = None if metadata is None else [(str(k), str(v)) for k, v in metadata.items()]
+    return rows, (held, rows), device
+
+
+def _pairs(metadata):
+    return None if metadata is None else [(str(k), str(v)) for k, v in metadata.items()]
+
+
+def _run(saving, held, path):
     try:
-        _core.checkpoint_save(_engines.engine(device), os.fspath(path), rows, pairs, (held, rows))
+        _core.save_run(saving, held)
     except Error as error:
-        error.filename = os.fspath(path)
+        error.filename = path
         raise
+
+
+def _open_save(engine, path, rows, metadata, snapshot):
+    try:
+        return _core.save_open(engine, path, rows, _pairs(metadata), snapshot)
+    except Error as error:
+        error.filename = path
+        raise
+
+
+def save(tensors, path, metadata=None):
+    """Write {name: (dtype, shape, tensor)} to a safetensors file, which is replaced when the new one
+    is whole and on the drive. dtype is the format's word, such as "BF16"; all are on one device."""
+    rows, held, device = _collect(tensors)
+    path = os.fspath(path)
+    _run(_open_save(_engines.engine(device), path, rows, metadata, False), held, path)
+
+
+def save_async(tensors, path, metadata=None):
+    """As save(), but return when the tensors have been copied within device memory: they may change
+    from then on. That takes as much memory as they have until the save is over. Returns a Future;
+    the interpreter does not exit before the file is there."""
+    rows, held, device = _collect(tensors)
+    path = os.fspath(path)
+    # An engine belongs to the thread that uses it: this one is the save's alone.
+    engine = _core.engine_open(_engines.device(device), _engines.threads(), 0, 0)
+    saving = _open_save(engine, path, rows, metadata, True)
+    future = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()
+
+    def work():
+        try:
+            _run(saving, (held, engine), path)
+        except BaseException as error:  # noqa: B902 - it belongs to whoever waits
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    threading.Thread(target=work, name="headrace save").start()
+    return future

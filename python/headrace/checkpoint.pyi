@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from os import PathLike
 from typing import Any, NamedTuple, Optional, Union
 
@@ -25,3 +26,5 @@ class Checkpoint:
 
 def save(tensors: Mapping[str, tuple[str, tuple[int, ...], Any]], path: _Path,
          metadata: Optional[Mapping[str, str]] = ...) -> None: ...
+def save_async(tensors: Mapping[str, tuple[str, tuple[int, ...], Any]], path: _Path,
+               metadata: Optional[Mapping[str, str]] = ...) -> Future[None]: ...

@@ -8,7 +8,7 @@ import os
 import torch
 
 from . import _memory
-from .checkpoint import Checkpoint, save as _save
+from .checkpoint import Checkpoint, save as _save, save_async as _save_async
 
 # By name: a version of PyTorch may lack some.
 _NAMES = {
@@ -270,9 +270,8 @@ def _flat(tensor):
     return _Raw(tensor.detach())
 
 
-def save_file(tensors, filename, metadata=None):
-    """Write tensors to a file, which is replaced when the new one is whole and on the drive. The bytes
-    are those that ``safetensors.torch.save_file`` writes."""
+def _rows(tensors):
+    """What there is to save, its memory ready to be read."""
     _check(tensors)
     devices = {t.device for t in tensors.values() if t.nelement()}
     rows = {}
@@ -287,4 +286,16 @@ def save_file(tensors, filename, metadata=None):
     for device in devices:
         if device.type == "cuda":
             torch.cuda.current_stream(device).synchronize()
-    _save(rows, os.fspath(filename), metadata)
+    return rows
+
+
+def save_file(tensors, filename, metadata=None):
+    """Write tensors to a file, which is replaced when the new one is whole and on the drive. The bytes
+    are those that ``safetensors.torch.save_file`` writes."""
+    _save(_rows(tensors), os.fspath(filename), metadata)
+
+
+def save_file_async(tensors, filename, metadata=None):
+    """As save_file(), but return when the tensors have been copied within their device, so that
+    training may go on; takes as much memory as they have until it is done. Returns a Future."""
+    return _save_async(_rows(tensors), os.fspath(filename), metadata)

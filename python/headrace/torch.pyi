@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from os import PathLike
 from types import TracebackType
 from typing import Any, Optional, Union
@@ -17,6 +18,8 @@ def iterate(filename: _Path, device: _Device = ..., *,
             bytes_at_once: int = ...) -> Iterator[tuple[str, Tensor]]: ...
 def save_file(tensors: dict[str, Tensor], filename: _Path,
               metadata: Optional[dict[str, str]] = ...) -> None: ...
+def save_file_async(tensors: dict[str, Tensor], filename: _Path,
+                    metadata: Optional[dict[str, str]] = ...) -> Future[None]: ...
 
 class _Slice:
     def __init__(self, checkpoint: Any, name: str, device: _Device) -> None: ...

@@ -84,6 +84,19 @@ class Torch(unittest.TestCase):
         self.assertEqual(self.read(), packed({}))
         self.assertEqual(os.listdir(self.dir), ["model.safetensors"])
 
+    def test_save_async(self):
+        want = packed(self.tensors, {"format": "pt"})
+        other = os.path.join(self.dir, "other")
+        futures = [ht.save_file_async(self.tensors, path, {"format": "pt"}) for path in (self.path, other)]
+        for tensor in self.tensors.values():
+            tensor.zero_()  # training goes on
+        for future in futures:
+            self.assertIsNone(future.result(60))
+        self.assertEqual(self.read(), want)
+        with self.assertRaises(headrace.Error):
+            ht.save_file_async(self.tensors, os.path.join(self.dir, "no", "where"))
+        self.assertEqual(sorted(os.listdir(self.dir)), ["model.safetensors", "other"])
+
     def test_load(self):
         ht.save_file(self.tensors, self.path, metadata={"format": "pt"})
         self.same(ht.load_file(self.path), self.tensors)

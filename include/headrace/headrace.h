@@ -3,12 +3,14 @@
  * headrace/headrace.h - the whole library: bytes from files straight into device memory.
  *
  * Start with device.h, file.h, buffer.h and io.h (one gather), or with dataset.h and loader.h
- * (training batches). error.h states the return contract once for all of them.
+ * (training batches), or with checkpoint.h (weights). error.h states the return contract once for all
+ * of them.
  */
 #ifndef HEADRACE_HEADRACE_H
 #define HEADRACE_HEADRACE_H
 
 #include <headrace/buffer.h>
+#include <headrace/checkpoint.h>
 #include <headrace/config.h>
 #include <headrace/dataset.h>
 #include <headrace/device.h>
@@ -20,5 +22,6 @@
 #include <headrace/loader.h>
 #include <headrace/stats.h>
 #include <headrace/stream.h>
+#include <headrace/weight.h>
 
 #endif

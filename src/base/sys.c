@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -84,6 +85,21 @@ static int sys_fallocate(int fd, int mode, uint64_t offset, uint64_t len)
 static int sys_fdatasync(int fd)
 {
 	return errno_or(fdatasync(fd));
+}
+
+static int sys_fsync(int fd)
+{
+	return errno_or(fsync(fd));
+}
+
+static int sys_rename(const char *from, const char *to)
+{
+	return errno_or(rename(from, to));
+}
+
+static int sys_unlink(const char *path)
+{
+	return errno_or(unlink(path));
 }
 
 static int sys_fadvise(int fd, uint64_t offset, uint64_t len, int advice)
@@ -180,6 +196,9 @@ const struct hr__sys hr__sys_real = {
 	.ftruncate = sys_ftruncate,
 	.fallocate = sys_fallocate,
 	.fdatasync = sys_fdatasync,
+	.fsync = sys_fsync,
+	.rename = sys_rename,
+	.unlink = sys_unlink,
 	.fadvise = sys_fadvise,
 	.ioctl = sys_ioctl,
 	.cachestat = sys_cachestat,

@@ -41,6 +41,9 @@ struct hr__sys {
 	int (*ftruncate)(int fd, uint64_t len);
 	int (*fallocate)(int fd, int mode, uint64_t offset, uint64_t len);
 	int (*fdatasync)(int fd);
+	int (*fsync)(int fd);
+	int (*rename)(const char *from, const char *to);
+	int (*unlink)(const char *path);
 	int (*fadvise)(int fd, uint64_t offset, uint64_t len, int advice);
 	int (*ioctl)(int fd, unsigned long request, void *arg);
 	int (*cachestat)(int fd, uint64_t offset, uint64_t len, struct hr__cachestat *out);

@@ -116,6 +116,8 @@ static inline int hr__route_way(struct hr_engine *e, struct hr__route *route, en
 	*out = &route->ways[op][cast];
 	return (*out)->known ? 0 : hr__route_choose(e, route, op, cast);
 }
+/* hr__route_forget() - let go of a file now, if nothing of it is in flight: it may be deleted. */
+void hr__route_forget(struct hr_engine *e, const struct hr_file *file);
 void hr__routes_drop(struct hr_engine *e);
 
 /* cache.c: what reads of @file leave in the page cache. Reads small files: once for each way. */

@@ -130,6 +130,14 @@ int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op
 	return 0;
 }
 
+void hr__route_forget(struct hr_engine *e, const struct hr_file *file)
+{
+	for (uint32_t i = 0; i < HR__ROUTES_MAX; i++) {
+		if (e->routes[i].file == file && !e->routes[i].uses)
+			route_clear(&e->routes[i]);
+	}
+}
+
 void hr__routes_drop(struct hr_engine *e)
 {
 	for (uint32_t i = 0; i < HR__ROUTES_MAX; i++)

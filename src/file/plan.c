@@ -54,9 +54,12 @@ void hr__plan_begin(struct hr__plan *plan, const struct hr__limits *limits)
 	plan->sorted = true;
 	plan->whole = limits->in_place && !limits->write;
 	plan->whole_max = in_place_max(limits);
+	/* Where any byte can go in place, short ones may do better in company. */
+	plan->whole_min = limits->offset_align > 1 || !limits->staged ? 0 : limits->in_place_min;
 	plan->block_mask = limits->offset_align - 1;
 	/* A buffered request takes any address. */
 	plan->address_mask = limits->offset_align > 1 ? limits->memory_align - 1 : 0;
+	plan->ready = false;
 }
 
 /* -- sorting ---------------------------------------------------------------------------------- */
@@ -176,8 +179,8 @@ static uint64_t find_body_end(const struct hr__limits *l, const struct hr__want 
  */
 static bool is_whole(const struct hr__plan *plan, const struct hr__want *w)
 {
-	return w->len <= plan->whole_max && !((w->file_off | w->len) & plan->block_mask) &&
-	       !(w->dst & plan->address_mask);
+	return w->len <= plan->whole_max && w->len >= plan->whole_min &&
+	       !((w->file_off | w->len) & plan->block_mask) && !(w->dst & plan->address_mask);
 }
 
 int64_t hr__plan_add(struct hr__plan *plan, uint64_t file_off, uint64_t len, uint64_t dst,
@@ -442,6 +445,33 @@ static void next_staged(struct hr__plan *plan, struct hr__dest_pool *pool,
 	seg->len = (uint32_t)hr__align_up(seg->need, l->offset_align);
 }
 
+static bool are_near(const struct hr__limits *l, const struct hr__want *a, const struct hr__want *b)
+{
+	return a->len < l->in_place_min && b->len < l->in_place_min &&
+	       b->file_off <= a->file_off + a->len + l->gap;
+}
+
+/*
+ * Where any byte may go in place, each piece would be a request of its own. Short ones beside each
+ * other are staged together instead: copying them costs less than asking for each.
+ */
+static void find_company(struct hr__plan *plan)
+{
+	const struct hr__limits *l = &plan->limits;
+	struct hr__want *w = plan->wants;
+	bool near = false;
+
+	if (l->write || l->offset_align != 1 || !l->in_place || !l->staged || !l->in_place_min)
+		return;
+	for (uint32_t i = 0; i < plan->n; i++) {
+		bool next = i + 1 < plan->n && are_near(l, &w[i], &w[i + 1]);
+
+		if (near || next)
+			w[i].body_end = 0;
+		near = next;
+	}
+}
+
 int hr__plan_next(struct hr__plan *plan, struct hr__dest_pool *pool, struct hr__plan_segment *seg)
 {
 	uint64_t len;
@@ -452,9 +482,11 @@ int hr__plan_next(struct hr__plan *plan, struct hr__dest_pool *pool, struct hr__
 		next_whole(plan, seg);
 		return 1;
 	}
-	if (!plan->sorted) {
-		sort_wants(plan->wants, plan->n);
-		plan->sorted = true;
+	if (!plan->ready) {
+		if (!plan->sorted)
+			sort_wants(plan->wants, plan->n);
+		find_company(plan);
+		plan->sorted = plan->ready = true;
 	}
 	if (plan->limits.write) {
 		next_write(plan, seg);

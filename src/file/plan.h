@@ -35,7 +35,8 @@ struct hr__limits {
 				   of a conversion); power of two <= 8, 0 or 1 = anywhere */
 	uint32_t gap;         /* merge pieces whose distance is at most this */
 	uint32_t in_place_min; /* an in-place body shorter than this is staged whole instead, unless
-				   the piece needs no staged edge at all */
+				   the piece needs no staged edge at all and has no neighbour as
+				   short as it is */
 	bool in_place;         /* a request may target the destination itself */
 	bool staged;           /* a request may target staging memory */
 	bool write;            /* no merging, nothing beyond the piece may be touched: see below */
@@ -71,12 +72,13 @@ struct hr__dest_pool {
 struct hr__plan {
 	struct hr__limits limits;
 	/* What makes a piece one request by itself: see is_whole() in plan.c. */
-	uint64_t whole_max, block_mask, address_mask;
+	uint64_t whole_min, whole_max, block_mask, address_mask;
 	struct hr__want *wants; /* the caller's array of cap entries */
 	uint32_t cap, n;
 	uint32_t first; /* wants before it are finished */
 	bool sorted;
 	bool whole; /* every piece is a request by itself: they stay in the order they came */
+	bool ready; /* sorted, and short neighbours found */
 };
 
 /* hr__plan_init() - an empty plan over the caller's array; no other memory is needed. */

@@ -15,6 +15,7 @@
 
 /* A body shorter than this is not worth two more requests for its edges. */
 #define IN_PLACE_MIN (64u << 10)
+#define GAP 4096u /* for what is staged: reading this much too much is cheaper than one more request */
 
 struct host {
 	struct hr__transport t;
@@ -40,6 +41,7 @@ static int host_score(const struct hr_file *file, const struct hr_device *dev,
 		.offset_align = file->offset_align ? file->offset_align : 1,
 		.memory_align = file->memory_align ? file->memory_align : 1,
 		.unit = 1,
+		.gap = GAP,
 		.in_place_min = IN_PLACE_MIN,
 		.in_place = true,
 		.staged = true,

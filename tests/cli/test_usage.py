@@ -7,7 +7,7 @@ import re
 import common
 from common import run
 
-VERBS = ["stream", "cp", "bench", "explain", "run", "stat", "check"]
+VERBS = ["stream", "load", "cp", "bench", "explain", "run", "stat", "check"]
 
 
 class Usage(common.CliTest):
@@ -32,7 +32,7 @@ class Usage(common.CliTest):
         for verb in VERBS:
             with open(os.path.join(folder, f"headrace-{verb}.1"), encoding="ascii") as f:
                 page = f.read().replace("\\-", "-")
-            options = re.findall(r"(?m)^  (--[a-z-]+)", self.ok(verb, "--help").out)
+            options = re.findall(r"(?m)^  (--[a-z0-9-]+)", self.ok(verb, "--help").out)
             self.assertGreater(len(options), 2)
             for option in set(options) - {"--help"}:
                 self.assertRegex(page, rf"(?m)^\.B {option}( |$)", f"{verb}: {option}")

@@ -358,6 +358,29 @@ static void test_refusals(void **state)
 	CHECK(f, {INT64_MAX - 4095, 4096, 4095, 1, false, false});
 }
 
+/* Any byte may go in place, but many short reads cost more than one and copies. */
+static void test_short_neighbours_are_staged(void **state)
+{
+	struct fixture *f = *state;
+	struct hr__limits l = direct;
+
+	l.offset_align = l.memory_align = 1;
+	l.gap = 100;
+	begin(f, &l);
+	add(f, 10, 1000, 0);
+	add(f, 1110, 1000, 5000); /* a gap's length away */
+	add(f, 2211, 1000, 9000); /* one byte more */
+	add(f, 40000, 8 * K, 20000);
+	add(f, 40000 + 8 * K, 8 * K, 60000); /* not short */
+	CHECK(f, {10, 2100, 2100, 2, false, false}, {2211, 1000, 1000, 1, true, false},
+	      {40000, 8 * K, 8 * K, 1, true, false}, {40000 + 8 * K, 8 * K, 8 * K, 1, true, false});
+	l.write = true; /* a write is never merged */
+	begin(f, &l);
+	add(f, 0, 100, 0);
+	add(f, 100, 100, 500);
+	CHECK(f, {0, 100, 100, 1, true, false}, {100, 100, 100, 1, true, false});
+}
+
 static int setup(void **state)
 {
 	*state = calloc(1, sizeof(struct fixture));
@@ -388,6 +411,7 @@ int main(void)
 		TEST(test_empty_pool_cuts_at_the_next_piece),
 		TEST(test_writes),
 		TEST(test_refusals),
+		TEST(test_short_neighbours_are_staged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * python/core.h - what the C files of the package share. Python.h must come first.
+ */
+#ifndef HR_PYTHON_CORE_H
+#define HR_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+
+#include <headrace/headrace.h>
+
+/* The layout of DLPack's managed tensor, version 0.x, as its specification has it. */
+struct dl_tensor {
+	void *data;
+	int32_t device_type, device_id;
+	int32_t ndim;
+	uint8_t code, bits;
+	uint16_t lanes;
+	int64_t *shape, *strides;
+	uint64_t byte_offset;
+};
+
+struct dl_managed {
+	struct dl_tensor tensor;
+	void *context;
+	void (*deleter)(struct dl_managed *self);
+};
+
+/* headrace_fail() - raise what headrace._errors makes of a code and the library's sentence. Return: NULL. */
+PyObject *headrace_fail(int64_t code);
+
+/* loader.c: functions of the module. */
+PyObject *headrace_dataset_open(PyObject *self, PyObject *args);
+PyObject *headrace_dataset_info(PyObject *self, PyObject *args);
+PyObject *headrace_loader_open(PyObject *self, PyObject *args);
+PyObject *headrace_loader_info(PyObject *self, PyObject *args);
+PyObject *headrace_loader_next(PyObject *self, PyObject *args);
+PyObject *headrace_loader_release(PyObject *self, PyObject *args);
+PyObject *headrace_loader_state(PyObject *self, PyObject *args);
+PyObject *headrace_loader_restore(PyObject *self, PyObject *args);
+PyObject *headrace_lane_open(PyObject *self, PyObject *args);
+PyObject *headrace_to_dlpack(PyObject *self, PyObject *args);
+
+#endif

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shuffled, sharded, resumable batches that are already in device memory.
+
+A batch is a slot of a ring that is allocated once. Its slot is used again when the program has let go
+of the batch and of everything that was made of it, and when the stream that the tensors were taken on
+has got there. A program that keeps every batch gets an Error (HR_E_NO_SLOT), never a reused buffer.
+"""
+import collections
+import os
+
+from . import _core, _engines
+
+_HOST, _CUDA = 1, 2  # numbers of DLPack
+
+
+class TokenDataset:
+    """Files of token numbers; a sample is a window of ``seq_len`` + 1 of them. ``dtype``: "u16" or
+    "u32", for files without a header."""
+
+    def __init__(self, paths, dtype=None, seq_len=1024, stride=0):
+        if isinstance(paths, (str, bytes, os.PathLike)):
+            paths = [paths]
+        self._args = ([os.fsencode(p) for p in paths], dtype, int(seq_len), int(stride))
+        names, dtype, seq_len, stride = self._args
+        self._handle = _core.dataset_open(names, "tokens", dtype, seq_len, stride)
+
+    def __len__(self):
+        return self.info()["samples"]
+
+    def info(self):
+        return _core.dataset_info(self._handle)
+
+    def __reduce__(self):
+        return (TokenDataset, self._args)
+
+
+class Tensor:
+    """A tensor of a batch: DLPack, and ``__cuda_array_interface__`` on a GPU. Strides are in elements."""
+
+    def __init__(self, slot, name, dtype, shape, strides, address):
+        self._slot, self._address = slot, address
+        self.name, self.dtype, self.shape, self.strides = name, dtype, shape, strides
+
+    def __dlpack_device__(self):
+        return self._slot.dlpack_device
+
+    def __dlpack__(self, stream=None, **_newer):
+        self._slot.taken_on(stream)
+        return _core.to_dlpack(self._slot, self._address, self.dtype, self.shape, self.strides,
+                               *self._slot.dlpack_device)
+
+    def __getattr__(self, name):
+        if name == "__cuda_array_interface__" and self._slot.dlpack_device[0] == _CUDA:
+            self._slot.taken_on(None)  # the interface cannot say on which: the default one waits for all
+            size = int(self.dtype[1:]) // 8
+            return {"shape": self.shape, "typestr": f"<{self.dtype[0]}{size}", "version": 3,
+                    "strides": tuple(s * size for s in self.strides), "data": (self._address, False)}
+        raise AttributeError(name)
+
+    def __repr__(self):
+        return f"headrace.Tensor({self.name!r}, {self.dtype}, {self.shape})"
+
+
+class Batch(dict):
+    """Tensors by name; ``epoch``, ``step``, ``valid`` rows, ``ids`` of the samples."""
+
+    epoch = step = valid = 0
+    ids = ()
+
+
+class _Slot:
+    """The memory of one batch, shared by everything that was made of it."""
+
+    def __init__(self, core, batch):
+        self._core, self._batch, self._stream = core, batch, None
+        self.dlpack_device = core.dlpack_device
+
+    def taken_on(self, stream):
+        """DLPack: None and 1 are the default stream, 2 that of each thread, -1 none at all."""
+        if self.dlpack_device[0] != _CUDA or stream == -1:
+            return
+        stream = {None: 0, 1: 0}.get(stream, stream)
+        if self._stream is not None and self._stream != stream:
+            raise ValueError("the batch was taken on another stream already; take it on one, and let "
+                             "the others wait for that")
+        self._stream = stream
+
+    def __del__(self):
+        # Perhaps on another thread, in the middle of anything: the loader's own thread does the rest.
+        self._core.free.append((self._batch, self._stream))
+
+
+class _Ring:
+    """An open loader of the C library. Lives as long as any of its batches."""
+
+    def __init__(self, dataset, device, *args):
+        self.device = _engines.device(device)
+        kind, _, index = device.partition(":")
+        self.dlpack_device = (_CUDA, int(index)) if kind == "cuda" else (_HOST, 0)
+        self.free = collections.deque()
+        self._lanes = {}
+        self.handle = _core.loader_open(dataset, self.device, *args)
+
+    def release(self):
+        """Give back what was let go."""
+        while self.free:
+            batch, stream = self.free.popleft()
+            lane = None
+            if stream is not None:
+                if stream not in self._lanes:
+                    # To the driver the default stream is 1, since 0 would ask for a new one.
+                    self._lanes[stream] = _core.lane_open(self.device, stream or 1)
+                lane = self._lanes[stream]
+            _core.loader_release(self.handle, batch, lane)
+
+
+class Loader:
+    """Batches of a dataset on a device.
+
+    ``for batch in loader`` gives the rest of one epoch and goes on with the next one when it is used
+    again; ``next()`` goes on without end. ``dp_rank`` and ``dp_world_size`` are the data-parallel
+    ones. ``epochs`` 0 is endless. ``last``: "drop" or "pad" what does not fill a step of all ranks.
+    """
+
+    def __init__(self, dataset, batch_size, device="host", *, dtype="i64", seed=0, shuffle=True,
+                 last="drop", epochs=0, dp_rank=0, dp_world_size=1, slots=0, threads=1):
+        if last not in ("drop", "pad"):
+            raise ValueError(f"last {last!r}: must be \"drop\" or \"pad\"")
+        self._dataset, self._device = dataset, device
+        self._args = (dtype, batch_size, seed, shuffle, last == "pad", epochs, dp_rank, dp_world_size,
+                      slots, threads)
+        self._ring, self._started = None, False
+        self._open()
+
+    def _open(self):
+        self._ring = _Ring(self._dataset._handle, self._device, *self._args)
+        self._started = False
+
+    def info(self):
+        """Sizes, slots, threads, batches so far and the time that next() waited for them."""
+        return _core.loader_info(self._ring.handle)
+
+    def __len__(self):
+        """Steps of an epoch."""
+        return self.info()["steps_per_epoch"]
+
+    def next(self, out=None):
+        """The next batch. ``out``: {name: tensor} of the program, filled instead and returned as the
+        batch: their addresses stay, and the slot is free at once. StopIteration after the last epoch."""
+        self._ring.release()
+        found = _core.loader_next(self._ring.handle)
+        self._started = True
+        if found is None:
+            raise StopIteration
+        handle, epoch, step, valid, ids, tensors = found
+        slot = _Slot(self._ring, handle)
+        batch = Batch((t[0], Tensor(slot, *t)) for t in tensors)
+        if out is not None:
+            for name, target in out.items():
+                _copy(target, batch[name])
+            batch = Batch(out)
+        batch.epoch, batch.step, batch.valid, batch.ids = epoch, step, valid, ids
+        return batch
+
+    def __iter__(self):
+        steps = len(self)
+        while True:
+            try:
+                batch = self.next()
+            except StopIteration:
+                return
+            last = batch.step + 1 == steps
+            yield batch
+            del batch
+            if last:
+                return
+
+    def state_dict(self):
+        """Where the program is: after the batches that it was given. Small, and good for any number of
+        ranks and any batch size."""
+        return {"headrace": _core.loader_state(self._ring.handle).hex()}
+
+    def load_state_dict(self, state):
+        """Go on from there. Batches that are held stay valid."""
+        if self._started:
+            self._open()
+        _core.loader_restore(self._ring.handle, bytes.fromhex(state["headrace"]))
+
+    def __reduce__(self):
+        return (_reopen, (self._dataset, self._device, self._args, self.state_dict()))
+
+
+def _reopen(dataset, device, args, state):
+    loader = Loader.__new__(Loader)
+    loader._dataset, loader._device, loader._args = dataset, device, args
+    loader._open()
+    loader.load_state_dict(state)
+    return loader
+
+
+def _copy(target, tensor):
+    """In the framework that the target belongs to."""
+    if hasattr(target, "copy_"):  # PyTorch
+        import torch
+
+        target.copy_(torch.from_dlpack(tensor))
+    elif hasattr(target, "__array_interface__"):
+        import numpy
+
+        numpy.copyto(target, numpy.from_dlpack(tensor))
+    elif hasattr(target, "__cuda_array_interface__"):
+        import cupy
+
+        cupy.copyto(target, cupy.from_dlpack(tensor))
+    else:
+        raise TypeError(f"out: {type(target).__name__} is no tensor of PyTorch, NumPy or CuPy")

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Batches in Python: every row against the token file, order, epochs, resume, out=, who owns a slot and
+for how long, and that nothing grows. NumPy looks inside; PyTorch where it is installed."""
+import gc
+import os
+import pickle
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+try:
+    import numpy
+except ImportError:
+    sys.exit(77)
+try:
+    import torch
+except ImportError:
+    torch = None
+
+import headrace
+
+T, B, N = 16, 4, 50  # tokens of a sample, batch, samples
+
+
+class Loading(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="headrace-python-")
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.tokens = numpy.frombuffer(random.Random(1).randbytes(2 * (N * T + 1)), dtype=numpy.uint16)
+        self.path = os.path.join(self.dir, "tokens")
+        self.tokens.tofile(self.path)
+        self.data = headrace.TokenDataset(self.path, "u16", T)
+
+    def loader(self, **options):
+        return headrace.Loader(self.data, B, **{"seed": 3, **options})
+
+    def check(self, batch):
+        x, y = numpy.from_dlpack(batch["input_ids"]), numpy.from_dlpack(batch["labels"])
+        self.assertEqual((x.shape, x.dtype), ((B, T), numpy.int64))
+        for row, index in enumerate(batch.ids):
+            window = self.tokens[index * T:index * T + T + 1].astype(numpy.int64)
+            self.assertTrue((x[row] == window[:-1]).all() and (y[row] == window[1:]).all())
+
+    def test_epochs(self):
+        loader = self.loader()
+        self.assertEqual((len(self.data), len(loader)), (N, N // B))
+        orders = []
+        for epoch in range(3):
+            ids = []
+            for step, batch in enumerate(loader):
+                self.check(batch)
+                self.assertEqual((batch.epoch, batch.step, batch.valid), (epoch, step, B))
+                ids += batch.ids
+            self.assertEqual(len(set(ids)), N // B * B)
+            orders.append(ids)
+        self.assertNotEqual(orders[0], orders[1])
+        again = [i for batch in self.loader() for i in batch.ids]
+        self.assertEqual(again, orders[0])
+        plain = [i for batch in self.loader(shuffle=False) for i in batch.ids]
+        self.assertEqual(plain, list(range(N // B * B)))
+        self.assertEqual(sum(1 for _ in self.loader(last="pad")), -(-N // B))
+
+    def test_end(self):
+        loader = self.loader(epochs=2)
+        self.assertEqual(sum(1 for _ in loader) + sum(1 for _ in loader), 2 * (N // B))
+        self.assertEqual(sum(1 for _ in loader), 0)
+        with self.assertRaises(StopIteration):
+            loader.next()
+
+    def test_ranks(self):
+        ranks = [self.loader(dp_rank=r, dp_world_size=3) for r in range(3)]
+        ids = [i for _ in range(len(ranks[0])) for r in ranks for i in r.next().ids]
+        self.assertEqual(len(set(ids)), N // (3 * B) * 3 * B)
+        with self.assertRaises(headrace.Error):
+            self.loader(dp_rank=3, dp_world_size=3)
+
+    def test_resume(self):
+        loader = self.loader()
+        for _ in range(5):
+            loader.next()
+        state = loader.state_dict()
+        want = [loader.next().ids for _ in range(20)]
+        for other in (self.loader(), pickle.loads(pickle.dumps(self.loader())), loader):
+            other.load_state_dict(state)
+            self.assertEqual([other.next().ids for _ in range(20)], want)
+        loader.load_state_dict(state)
+        self.assertEqual([b.ids for b in pickle.loads(pickle.dumps(loader))], want[:N // B - 5])
+        with self.assertRaises(headrace.Error) as caught:
+            self.loader(seed=4).load_state_dict(state)
+        self.assertEqual(caught.exception.code_name, "HR_E_BAD_STATE")
+
+    def test_slots(self):
+        loader = self.loader(slots=3)
+        held = [loader.next() for _ in range(3)]
+        copies = [numpy.from_dlpack(b["tokens"]).copy() for b in held]
+        with self.assertRaises(headrace.Error) as caught:
+            loader.next()
+        self.assertEqual(caught.exception.code_name, "HR_E_NO_SLOT")
+        arrays = [numpy.from_dlpack(b["tokens"]) for b in held]
+        del held  # the arrays hold the slots
+        gc.collect()
+        with self.assertRaises(headrace.Error):
+            loader.next()
+        for array, copy in zip(arrays, copies):
+            self.assertTrue((array == copy).all())
+        del array
+        arrays.pop()
+        self.check(loader.next())
+        # what was handed out outlives the loader
+        del loader
+        gc.collect()
+        self.assertTrue((arrays[0] == copies[0]).all())
+
+    def test_dropped_elsewhere(self):
+        loader = self.loader(slots=4)
+        for _ in range(200):
+            box = [loader.next()]
+            thread = threading.Thread(target=box.clear)
+            thread.start()
+            self.check(loader.next())
+            thread.join()
+
+    def test_out(self):
+        out = {"input_ids": numpy.zeros((B, T), numpy.int64), "labels": numpy.zeros((B, T), numpy.int64)}
+        loader = self.loader(slots=2)
+        for _ in range(20):
+            batch = loader.next(out=out)
+            self.assertIs(batch["labels"], out["labels"])
+            for row, index in enumerate(batch.ids):
+                self.assertTrue((out["labels"][row] == self.tokens[index * T + 1:index * T + T + 1]).all())
+        with self.assertRaises(TypeError):
+            loader.next(out={"labels": bytearray(10)})
+
+    @unittest.skipUnless(torch, "no PyTorch")
+    def test_torch(self):
+        out = {"labels": torch.zeros(B, T, dtype=torch.int64)}
+        for batch in self.loader():
+            x = torch.from_dlpack(batch["input_ids"])
+            self.assertEqual((x.shape, x.dtype), ((B, T), torch.int64))
+            self.assertEqual(x[1].tolist(), self.tokens[batch.ids[1] * T:batch.ids[1] * T + T].tolist())
+        place = out["labels"].data_ptr()
+        batch = self.loader().next(out=out)
+        self.assertEqual(out["labels"].data_ptr(), place)
+        self.assertEqual(out["labels"][0].tolist(),
+                         self.tokens[batch.ids[0] * T + 1:batch.ids[0] * T + T + 1].tolist())
+
+    def test_refusals(self):
+        with self.assertRaises(FileNotFoundError):
+            headrace.TokenDataset(self.path + ".none")
+        with self.assertRaises(ValueError):
+            self.loader(last="keep")
+        with self.assertRaises(ValueError):
+            self.loader(dtype="i31")
+        with self.assertRaises(headrace.Error):
+            headrace.TokenDataset(self.path, "u16", 1 << 20)
+        self.assertEqual(pickle.loads(pickle.dumps(self.data)).info(), self.data.info())
+
+    def test_flat(self):
+        loader = self.loader(threads=2)
+
+        def run(n):
+            for _ in range(n):
+                batch = loader.next()
+                numpy.from_dlpack(batch["input_ids"])
+
+        run(2000)
+        gc.collect()
+        before = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(os.listdir("/proc/self/fd")))
+        run(10000)
+        after = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(os.listdir("/proc/self/fd")))
+        self.assertLess(after[0] - before[0], 4096)  # KiB
+        self.assertEqual(after[1], before[1])
+
+    def test_exit(self):
+        code = (f"import headrace, os\n"
+                f"loader = headrace.Loader(headrace.TokenDataset({self.path!r}, 'u16', {T}), {B}, threads=2)\n"
+                f"held = [loader.next(), loader.next()['labels'].__dlpack__()]\n"
+                f"pid = os.fork()\n"
+                f"if not pid:\n"
+                f"    try:\n        loader.next()\n"
+                f"    except RuntimeError as e:\n        assert 'fork' in str(e)\n        raise SystemExit(0)\n"
+                f"    raise SystemExit(1)\n"
+                f"assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0\n")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()

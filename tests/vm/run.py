@@ -3,8 +3,8 @@
 """The suite of the virtual machines: boots each guest and sums up. Usage: run.py [MACHINE...]
 Expects build/vm as tests/vm/fetch.sh leaves it, and the programs in build/obj.
 """
+import hashlib
 import os
-import subprocess
 import sys
 import time
 
@@ -16,7 +16,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDER = f"{ROOT}/build/vm"
 OBJ = f"{ROOT}/build/obj"
 PROGRAMS = [f"{OBJ}/cli/headrace"] + [f"{OBJ}/tests/integration/{name}" for name in (
-    "fsbytes_probe", "fsmatrix_probe")]
+    "fsbytes_probe", "fsmatrix_probe")] + [f"{OBJ}/tests/vm/peer_tool"]
+MODULES = [f"{FOLDER}/modules/headrace_{name}.ko" for name in ("peer", "vgpu")]
+BAR_MIB = 256
 TCG = ["-accel", "tcg,thread=multi"]
 KVM = ["-accel", "kvm"]
 
@@ -35,7 +37,44 @@ def filesystems(accelerator):
     return machine.Machine("filesystems", FOLDER, accelerator, ["filesystems"], args)
 
 
-MACHINES = {"filesystems": filesystems}
+def peer_args():
+    """The pretended GPU's memory is a file, so that this side can see what landed in it."""
+    path = f"{FOLDER}/bar"
+    with open(path, "wb") as out:
+        out.truncate(BAR_MIB << 20)
+    return ["-object", f"memory-backend-file,id=bar,share=on,mem-path={path},size={BAR_MIB}M"]
+
+
+def bar_sha256(words):
+    offset, length = int(words[0]), int(words[1])
+    with open(f"{FOLDER}/bar", "rb") as bar:
+        bar.seek(offset)
+        return hashlib.sha256(bar.read(length)).hexdigest()
+
+
+def below_switch(*devices):
+    """Each device on a port of its own of one PCIe switch."""
+    args = list(machine.SWITCH)
+    for number, device in enumerate(devices):
+        port, bus = machine.switch_port(number)
+        args += [*port, "-device", f"{device},bus={bus}"]
+    return args
+
+
+def peer_machine(name, accel, tests, args, **options):
+    vm = machine.Machine(name, FOLDER, accel, tests, peer_args() + args, **options)
+    vm.questions["bar-sha256"] = bar_sha256
+    return vm
+
+
+def kernel(accel):
+    """The modules alone, with everything below one switch."""
+    return peer_machine("kernel", accel, ["kernel"], [
+        *drive(0), *drive(1), *below_switch("nvme,serial=n0,drive=d0", "nvme,serial=n1,drive=d1",
+                                            "ivshmem-plain,memdev=bar")])
+
+
+MACHINES = {"filesystems": filesystems, "kernel": kernel}
 
 
 def kvm_works():
@@ -63,7 +102,7 @@ def main():
     start = time.monotonic()
     names = sys.argv[1:] or list(MACHINES)
     release = open(f"{FOLDER}/release", encoding="ascii").read().strip()
-    image.make(FOLDER, release, PROGRAMS)
+    image.make(FOLDER, release, PROGRAMS, MODULES)
     total = {"passed": 0, "failed": 0, "skipped": 0}
     accel = accelerator()
     print(f"kernel {release}, image after {time.monotonic() - start:.0f} s")

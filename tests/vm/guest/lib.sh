@@ -69,6 +69,23 @@ like()
 	fi
 }
 
+# pci_of DRIVER: the address of its first device
+pci_of()
+{
+	local path
+
+	for path in "/sys/bus/pci/drivers/$1"/0000:*; do
+		basename "$path"
+		return
+	done
+}
+
+# load_modules [headrace_vgpu's parameters]
+load_modules()
+{
+	insmod /modules/headrace_vgpu.ko "$@" && insmod /modules/headrace_peer.ko
+}
+
 # What a test mounted, newest first.
 clean_up()
 {

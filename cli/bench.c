@@ -30,7 +30,7 @@ static const struct cli_option options[] = {
 	OPT("requests", CLI_NUMBER, requests, "N", "stop after N blocks in all", 1, 0),
 	OPT("size", CLI_SIZE, size, "SIZE", "use the first SIZE bytes (default: the file)", 1, 0),
 	OPT("batch", CLI_NUMBER, batch, "N", "blocks in one gather request (default 1)", 1, 65536),
-	OPT("path", CLI_CHOICE, path, "auto|host|bounce|pagecache|classic",
+	OPT("path", CLI_CHOICE, path, "auto|host|bounce|pagecache|p2p|classic",
 	    "force one path; classic: blocking read and copy, without this library", 0, 0),
 	OPT("buffered", CLI_FLAG, buffered, NULL, "go through the page cache", 0, 0),
 	OPT("direct", CLI_FLAG, direct, NULL, "never look into the page cache", 0, 0),

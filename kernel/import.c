@@ -109,10 +109,9 @@ static void destroy(struct hrp_import *imp)
 	kfree(imp);
 }
 
-static void reap(struct work_struct *work)
+/* Let go of a closed import, unless a drive still writes to it: then once more, later. */
+static void try_end(struct hrp_import *imp)
 {
-	struct hrp_import *imp = container_of(work, struct hrp_import, reap.work);
-
 	mutex_lock(&hrp_lock);
 	if (!idle(imp)) {
 		mutex_unlock(&hrp_lock);
@@ -126,12 +125,17 @@ static void reap(struct work_struct *work)
 	destroy(imp);
 }
 
+static void reap(struct work_struct *work)
+{
+	try_end(container_of(work, struct hrp_import, reap.work));
+}
+
 void hrp_import_close(struct hrp_import *imp)
 {
 	mutex_lock(&imp->lock);
 	imp->mapping = NULL; /* no mapping is left, or the file would be open */
 	mutex_unlock(&imp->lock);
-	queue_delayed_work(reapers, &imp->reap, 0);
+	try_end(imp); /* at once as a rule, so that the memory can be imported again */
 }
 
 struct page *hrp_import_page(struct hrp_import *imp, unsigned long index)

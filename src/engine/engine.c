@@ -114,6 +114,8 @@ int hr_submit(struct hr_engine *e, struct hr_io *const *ios, uint32_t n)
 		if (route)
 			ret = hr__route_way(e, route, ios[taken]->op,
 					    ios[taken]->from != ios[taken]->to, &way);
+		if (route && !ret)
+			ret = hr__route_attach(e, way, ios[taken]->buffer, ios[taken]->file);
 		if (ret)
 			break;
 		enqueue(e, ios[taken], now);
@@ -184,7 +186,7 @@ static void read_again(struct hr_engine *e, struct hr__seg *seg)
 /* Collect what the transports have finished. Return: segments that went on. */
 static uint32_t harvest(struct hr_engine *e, bool idle)
 {
-	struct hr__transport *ts[] = {e->host, e->bounce, e->pagecache};
+	struct hr__transport *ts[] = {e->host, e->bounce, e->pagecache, e->p2p};
 	struct hr__seg *segs[SEG_BATCH];
 	uint32_t sum = 0;
 
@@ -263,6 +265,8 @@ static uint32_t round_max(const struct hr_engine *e, uint32_t want)
 static int wait_lanes(struct hr_engine *e, uint64_t timeout_ns)
 {
 	if (e->pagecache && e->pagecache->ops->wait(e->pagecache, timeout_ns))
+		return 1;
+	if (e->p2p && e->p2p->ops->wait(e->p2p, timeout_ns))
 		return 1;
 	return e->bounce->ops->wait(e->bounce, timeout_ns);
 }

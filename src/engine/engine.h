@@ -41,7 +41,7 @@ enum {
 /* The way of one kind of request to one file: chosen once, see transport/select.c. */
 struct hr__way {
 	bool known;
-	enum hr_path path;           /* host: bodies in place, edges staged; bounce: all staged */
+	enum hr_path path; /* host, p2p: bodies in place, edges staged; bounce: all staged */
 	struct hr__mapping *mapping; /* what is ready of it goes by pagecache; NULL: nothing does */
 	struct hr__limits limits;
 };
@@ -64,6 +64,7 @@ struct hr_engine {
 	struct hr__staging staging;
 	struct hr__transport *host, *bounce; /* host: NULL where the CPU cannot reach the device */
 	struct hr__transport *pagecache;     /* opened when a way first has use for it */
+	struct hr__transport *p2p;           /* likewise */
 	uint64_t gathered;                   /* see struct hr__transport_env */
 	pthread_t owner;
 	bool owned;
@@ -106,10 +107,17 @@ struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file);
 /* hr__route_way() - the way for this kind of request. Return: 0 or -code with a sentence. */
 int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast,
 		  struct hr__way **out);
+/*
+ * hr__route_attach() - get the buffer ready for that way. What cannot be made ready for p2p goes by
+ * bounce, unless p2p was asked for. Return: 0 or -code with a sentence.
+ */
+int hr__route_attach(struct hr_engine *e, const struct hr__way *way, struct hr_buffer *buf,
+		     struct hr_file *file);
 void hr__routes_drop(struct hr_engine *e);
 
-/* open.c: hr__open_pagecache() - have e->pagecache. Return: 0 or -code with a sentence. */
+/* open.c: have e->pagecache, e->p2p. Return: 0 or -code with a sentence. */
 int hr__open_pagecache(struct hr_engine *e);
+int hr__open_p2p(struct hr_engine *e);
 
 /* check.c: is this request one that can be carried out? Return: 0 or -code with a sentence. */
 int hr__io_check(struct hr_engine *e, const struct hr_io *io);

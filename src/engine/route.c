@@ -3,12 +3,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <headrace/config.h>
 #include <headrace/error.h>
 
 #include "base/log.h"
 #include "base/page.h"
 #include "base/util.h"
 #include "engine/engine.h"
+#include "transport/p2p.h"
 
 static void route_clear(struct hr__route *route)
 {
@@ -83,7 +85,8 @@ int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, b
 {
 	struct hr__way *way = &route->ways[op][cast];
 	struct hr__verdict verdicts[HR_PATH_MAX];
-	struct hr__shape shape = {.op = op, .cast = cast, .map = e->opts.map};
+	struct hr__shape shape = {
+		.op = op, .cast = cast, .map = e->opts.map, .buffered = e->opts.buffered};
 	struct hr__limits *limits = &way->limits;
 	int best, ret;
 
@@ -110,10 +113,29 @@ int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, b
 						 limits->offset_align),
 				  2ull * limits->offset_align);
 	ret = add_mapping(e, route->file, verdicts, way);
+	if (!ret && verdicts[best].ops->path == HR_PATH_P2P)
+		ret = hr__open_p2p(e);
 	if (ret)
 		return ret;
 	way->path = verdicts[best].ops->path;
 	way->known = true;
+	return 0;
+}
+
+int hr__route_attach(struct hr_engine *e, const struct hr__way *way, struct hr_buffer *buf,
+		     struct hr_file *file)
+{
+	int ret;
+
+	if (way->path != HR_PATH_P2P || buf->no_peer)
+		return 0;
+	ret = hr__p2p_attach(e->p2p, buf, file);
+	if (!ret || e->opts.path == HR_PATH_P2P || hr_config_get()->require_direct)
+		return ret;
+	/* Asked once for each buffer; statistics and the log have the reason. */
+	buf->no_peer = true;
+	hr__page_refuse("p2p", hr_error_detail());
+	hr__log(HR_LOG_WARN, "%s", hr_error_detail());
 	return 0;
 }
 

@@ -229,6 +229,17 @@ static bool hold_next(struct hr_engine *e)
 	return true;
 }
 
+/* What no other path takes: as the way says, if all of it is ready for that. */
+static struct hr__transport *by_way(const struct hr_engine *e, const struct hr__seg *seg)
+{
+	const struct hr__route *route = seg->route;
+	const struct hr_io *io = seg->plan.first.owner;
+
+	if (route->ways[seg->op][seg->from != seg->to].path == HR_PATH_P2P)
+		return hr__buffer_peer(io->buffer) ? e->p2p : e->bounce;
+	return seg->plan.in_place ? e->host : e->bounce;
+}
+
 /* By which transport? NULL: the segment has found its way, by failing. */
 static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
 {
@@ -246,7 +257,7 @@ static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
 		return e->pagecache;
 	if (seg->mapping && e->opts.path == HR_PATH_PAGECACHE)
 		seg->again = true; /* it was planned without regard for direct I/O */
-	return seg->plan.in_place ? e->host : e->bounce;
+	return by_way(e, seg);
 }
 
 uint32_t hr__feed(struct hr_engine *e)

@@ -115,6 +115,8 @@ int hr_buffer_free(struct hr_buffer *buf)
 				" bytes has %u requests in flight; reap them "
 				"first",
 				dev->info.name, buf->len, busy);
+	if (buf->peer_drop)
+		buf->peer_drop(buf->peer);
 	if (buf->alloc_len)
 		dev->ops->free(dev, buf->ptr, buf->alloc_len);
 	free(buf);

@@ -187,14 +187,14 @@ static void test_pin(void **state)
 		struct hr_device *dev = open_device(names[i]);
 		void *seen = NULL, *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
 					     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		int fd = -1;
+		struct hr__export export;
 
 		assert_int_equal(dev->ops->pin(dev, p, 8192, 0, &seen), 0);
 		assert_non_null(seen);
 		if (i)
 			assert_int_equal(dev->ops->pin(dev, p, 4096, 0, &seen), -EBUSY);
 		dev->ops->unpin(dev, p, 8192);
-		assert_int_equal(dev->ops->export(dev, p, 8192, &fd), -ENOTSUP);
+		assert_int_equal(dev->ops->export(dev, p, 8192, &export), -ENOTSUP);
 		munmap(p, 8192);
 		hr_device_close(dev);
 	}

@@ -5,6 +5,7 @@ Expects build/vm as tests/vm/fetch.sh leaves it, and the programs in build/obj.
 """
 import hashlib
 import os
+import re
 import sys
 import time
 
@@ -16,7 +17,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDER = f"{ROOT}/build/vm"
 OBJ = f"{ROOT}/build/obj"
 PROGRAMS = [f"{OBJ}/cli/headrace"] + [f"{OBJ}/tests/integration/{name}" for name in (
-    "fsbytes_probe", "fsmatrix_probe")] + [f"{OBJ}/tests/vm/peer_tool"]
+    "fsbytes_probe", "fsmatrix_probe")] + [f"{OBJ}/tests/vm/{name}" for name in (
+    "peer_tool", "gather_probe")]
 MODULES = [f"{FOLDER}/modules/headrace_{name}.ko" for name in ("peer", "vgpu")]
 BAR_MIB = 256
 TCG = ["-accel", "tcg,thread=multi"]
@@ -52,6 +54,44 @@ def bar_sha256(words):
         return hashlib.sha256(bar.read(length)).hexdigest()
 
 
+def bar_clear(_):
+    with open(f"{FOLDER}/bar", "r+b") as bar:
+        bar.truncate(0)
+        bar.truncate(BAR_MIB << 20)
+    return "ok"
+
+
+class Trace:
+    """What QEMU says of each address that its NVMe moved data to or from."""
+    LINE = re.compile(r"pci_nvme_map_addr addr 0x([0-9a-f]+) len (\d+)")
+
+    def __init__(self, name):
+        self.path, self.start = f"{FOLDER}/{name}.trace", 0
+        self.args = ["-trace", "enable=pci_nvme_map_addr", "-D", self.path]
+        open(self.path, "wb").close()
+
+    def mark(self, _):
+        """Count from here on."""
+        self.start = os.path.getsize(self.path)
+        return "ok"
+
+    def count(self, words):
+        """FIRST LAST: entries and bytes in that range of addresses, and outside of it."""
+        first, last = int(words[0], 0), int(words[1], 0)
+        inside, outside, seen = [0, 0], [0, 0], set()
+        with open(self.path, encoding="ascii", errors="replace") as lines:
+            lines.seek(self.start)
+            for match in self.LINE.finditer(lines.read()):
+                address, length = int(match.group(1), 16), int(match.group(2))
+                sums = inside if first <= address <= last else outside
+                sums[0] += 1
+                sums[1] += length
+                if sums is inside:
+                    seen.add(address)
+        return (f"in={inside[0]} distinct={len(seen)} in_bytes={inside[1]} "
+                f"out={outside[0]} out_bytes={outside[1]}")
+
+
 def below_switch(*devices):
     """Each device on a port of its own of one PCIe switch."""
     args = list(machine.SWITCH)
@@ -63,7 +103,10 @@ def below_switch(*devices):
 
 def peer_machine(name, accel, tests, args, **options):
     vm = machine.Machine(name, FOLDER, accel, tests, peer_args() + args, **options)
-    vm.questions["bar-sha256"] = bar_sha256
+    vm.questions.update({"bar-sha256": bar_sha256, "bar-clear": bar_clear})
+    trace = Trace(name)
+    vm.args += trace.args
+    vm.questions.update({"trace-mark": trace.mark, "trace-count": trace.count})
     return vm
 
 
@@ -74,7 +117,16 @@ def kernel(accel):
                                             "ivshmem-plain,memdev=bar")])
 
 
-MACHINES = {"filesystems": filesystems, "kernel": kernel}
+def direct(accel):
+    """The library's direct path where everything is as it should be."""
+    return peer_machine("direct", accel, ["direct"], [
+        *drive(0), *drive(1), *drive(2), *drive(3),
+        *below_switch("nvme,serial=n0,drive=d0", "nvme,serial=n1,drive=d1",
+                      "nvme,serial=n2,drive=d2", "nvme,serial=n3,drive=d3",
+                      "ivshmem-plain,memdev=bar")], timeout=400)
+
+
+MACHINES = {"filesystems": filesystems, "kernel": kernel, "direct": direct}
 
 
 def kvm_works():

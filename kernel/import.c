@@ -194,7 +194,9 @@ static bool taken(const struct page *first, unsigned long n)
 {
 	struct hrp_import *imp;
 
-	list_for_each_entry(imp, &imports, node) if (overlaps(imp, first, n)) return true;
+	list_for_each_entry (imp, &imports, node)
+		if (overlaps(imp, first, n))
+			return true;
 	return false;
 }
 
@@ -247,8 +249,7 @@ static int find_pages(struct hrp_import *imp, struct headrace_peer_import *arg)
 	imp->segs = kvcalloc(imp->sgt->nents, sizeof(*imp->segs), GFP_KERNEL);
 	if (!imp->segs)
 		return -ENOMEM;
-	for_each_sgtable_dma_sg(imp->sgt, sg, i)
-	{
+	for_each_sgtable_dma_sg (imp->sgt, sg, i) {
 		ret = add_segment(imp, sg_dma_address(sg), sg_dma_len(sg), &arg->distance);
 		if (ret)
 			return ret;
@@ -338,11 +339,11 @@ static int unbinding(struct notifier_block *block, unsigned long event, void *da
 	if (event != BUS_NOTIFY_UNBIND_DRIVER)
 		return NOTIFY_DONE;
 	mutex_lock(&hrp_lock);
-	list_for_each_entry(imp, &imports, node) if (&imp->provider->dev == data ||
-						     &imp->client->dev == data) zap(imp);
+	list_for_each_entry (imp, &imports, node)
+		if (&imp->provider->dev == data || &imp->client->dev == data)
+			zap(imp);
 	/* Only now can those that share the device become idle. */
-	list_for_each_entry(imp, &imports, node)
-	{
+	list_for_each_entry (imp, &imports, node) {
 		if (&imp->provider->dev != data)
 			continue;
 		wait_idle(imp);

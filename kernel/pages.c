@@ -28,8 +28,7 @@ struct pci_dev *hrp_pages_find_device(u64 bus, u64 len, int *bar, u64 *offset)
 	struct pci_dev *pdev = NULL;
 	int i;
 
-	for_each_pci_dev(pdev)
-	{
+	for_each_pci_dev (pdev) {
 		if (pdev->hdr_type != PCI_HEADER_TYPE_NORMAL)
 			continue;
 		for (i = 0; i < PCI_STD_NUM_BARS; i++) {
@@ -50,10 +49,10 @@ static struct hrp_range *find_range(struct pci_dev *pdev, int bar, u64 offset)
 {
 	struct hrp_range *range;
 
-	list_for_each_entry(range, &ranges,
-			    node) if (range->pdev == pdev && range->bar == bar &&
-				      offset >= range->offset &&
-				      offset - range->offset < range->len) return range;
+	list_for_each_entry (range, &ranges, node)
+		if (range->pdev == pdev && range->bar == bar && offset >= range->offset &&
+		    offset - range->offset < range->len)
+			return range;
 	return NULL;
 }
 
@@ -169,8 +168,7 @@ void hrp_pages_drop(struct pci_dev *pdev)
 	unsigned long i;
 
 	lockdep_assert_held(&hrp_lock);
-	list_for_each_entry_safe(range, next, &ranges, node)
-	{
+	list_for_each_entry_safe (range, next, &ranges, node) {
 		if (range->pdev != pdev)
 			continue;
 		for (i = 0; i < range->len >> PAGE_SHIFT; i++)

@@ -33,6 +33,10 @@ static bool owned;
 module_param(owned, bool, 0444);
 MODULE_PARM_DESC(owned, "make P2P pages of the whole BAR, as some GPU drivers do");
 
+static bool bus_addresses;
+module_param(bus_addresses, bool, 0444);
+MODULE_PARM_DESC(bus_addresses, "give importers bus addresses, whatever an IOMMU does");
+
 struct vgpu {
 	struct kref ref;
 	struct mutex lock; /* all below */
@@ -103,10 +107,16 @@ static void unmap_pieces(struct device *dev, struct sg_table *sgt, enum dma_data
 	struct scatterlist *sg;
 	int i;
 
-	for_each_sgtable_dma_sg(sgt, sg, i) if (sg_dma_len(sg))
-		dma_unmap_resource(dev, sg_dma_address(sg), sg_dma_len(sg), dir, 0);
+	for_each_sgtable_dma_sg (sgt, sg, i)
+		if (sg_dma_len(sg) && !bus_addresses)
+			dma_unmap_resource(dev, sg_dma_address(sg), sg_dma_len(sg), dir, 0);
 	sg_free_table(sgt);
 	kfree(sgt);
+}
+
+static dma_addr_t map_piece(struct device *dev, u64 phys, u64 len, enum dma_data_direction dir)
+{
+	return bus_addresses ? phys : dma_map_resource(dev, phys, len, dir, 0);
 }
 
 static struct sg_table *vgpu_map(struct dma_buf_attachment *att, enum dma_data_direction dir)
@@ -124,13 +134,12 @@ static struct sg_table *vgpu_map(struct dma_buf_attachment *att, enum dma_data_d
 		kfree(sgt);
 		return ERR_PTR(-ENOMEM);
 	}
-	for_each_sgtable_dma_sg(sgt, sg, i)
-	{
+	for_each_sgtable_dma_sg (sgt, sg, i) {
 		u64 len = min_t(u64, PIECE, export->len - done);
-		dma_addr_t at = dma_map_resource(
-			att->dev, export->mem->vgpu->phys + export->offset + done, len, dir, 0);
+		u64 phys = export->mem->vgpu->phys + export->offset + done;
+		dma_addr_t at = map_piece(att->dev, phys, len, dir);
 
-		if (dma_mapping_error(att->dev, at)) {
+		if (!bus_addresses && dma_mapping_error(att->dev, at)) {
 			unmap_pieces(att->dev, sgt, dir);
 			return ERR_PTR(-EIO);
 		}
@@ -185,8 +194,7 @@ static void invalidate_range(struct vgpu *vgpu, u64 offset, u64 len, bool for_go
 		buf = NULL;
 		i = 0;
 		mutex_lock(&vgpu->lock);
-		list_for_each_entry(export, &vgpu->exports, node)
-		{
+		list_for_each_entry (export, &vgpu->exports, node) {
 			if (export->offset < offset || export->offset - offset >= len || i++ < skip)
 				continue;
 			if (get_file_active(&export->buf->file)) {
@@ -251,8 +259,7 @@ static struct vgpu_mem *find_mem(struct vgpu_file *vf, u64 offset, u64 len)
 {
 	struct vgpu_mem *mem;
 
-	list_for_each_entry(mem, &vf->mems, node)
-	{
+	list_for_each_entry (mem, &vf->mems, node) {
 		u64 room = ALIGN(mem->len, GRANULE);
 
 		if (offset >= mem->offset && len <= room && offset - mem->offset <= room - len)
@@ -476,7 +483,8 @@ static int vgpu_release(struct inode *inode, struct file *file)
 	struct vgpu_file *vf = file->private_data;
 	struct vgpu_mem *mem, *next;
 
-	list_for_each_entry_safe(mem, next, &vf->mems, node) kref_put(&mem->ref, mem_free);
+	list_for_each_entry_safe (mem, next, &vf->mems, node)
+		kref_put(&mem->ref, mem_free);
 	kref_put(&vf->vgpu->ref, vgpu_free);
 	kfree(vf);
 	return 0;

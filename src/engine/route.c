@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine/route.c - remembers, per file, the way its bytes take; asks select once per kind of request. */
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <headrace/config.h>
 #include <headrace/error.h>
 
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/page.h"
 #include "base/util.h"
@@ -125,13 +127,21 @@ int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op, b
 int hr__route_attach(struct hr_engine *e, const struct hr__way *way, struct hr_buffer *buf,
 		     struct hr_file *file)
 {
+	char why[256];
 	int ret;
 
 	if (way->path != HR_PATH_P2P || buf->no_peer)
 		return 0;
 	ret = hr__p2p_attach(e->p2p, buf, file);
-	if (!ret || e->opts.path == HR_PATH_P2P || hr_config_get()->require_direct)
-		return ret;
+	if (!ret)
+		return 0;
+	if (e->opts.path == HR_PATH_P2P || hr_config_get()->require_direct) {
+		snprintf(why, sizeof(why), "%s", hr_error_detail());
+		return hr__fail(hr_config_get()->require_direct ? HR_E_REQUIRE_DIRECT
+								: HR_E_PATH_REFUSED,
+				"%s: the path p2p to %s is refused: %s", file->path,
+				e->dev->info.name, why);
+	}
 	/* Asked once for each buffer; statistics and the log have the reason. */
 	buf->no_peer = true;
 	hr__page_refuse("p2p", hr_error_detail());

@@ -210,12 +210,9 @@ static void add_moves(struct p2p *p, const struct hr__seg *seg)
 }
 
 /* The longest run of one conversion that fits one call; a segment's own pieces always do. */
-static void take_run(struct p2p *p, struct hr__seg_list *run)
+static void take_run(struct p2p *p, enum hr_dtype from, enum hr_dtype to, struct hr__seg_list *run)
 {
-	const struct hr__seg *kind = p->arrived.head;
-
-	while (p->arrived.head && p->arrived.head->from == kind->from &&
-	       p->arrived.head->to == kind->to &&
+	while (p->arrived.head && p->arrived.head->from == from && p->arrived.head->to == to &&
 	       p->n_moves + p->arrived.head->plan.n_dests <= HR__LANE_MOVES_MAX) {
 		struct hr__seg *seg = hr__seg_list_take(&p->arrived);
 
@@ -227,14 +224,15 @@ static void take_run(struct p2p *p, struct hr__seg_list *run)
 static void issue_run(struct p2p *p)
 {
 	struct hr__seg_list run = {0};
-	struct hr__seg *seg;
+	struct hr__seg *seg = p->arrived.head;
+	enum hr_dtype from = seg->from, to = seg->to;
 	uint64_t ticket = 0;
 	int ret = 0;
 
-	take_run(p, &run);
+	take_run(p, from, to, &run);
 	if (p->n_moves)
-		ret = p->lane->ops->move(p->lane, HR__DEVICE_TO_DEVICE, p->moves, p->n_moves,
-					 run.head->from, run.head->to, &ticket);
+		ret = p->lane->ops->move(p->lane, HR__DEVICE_TO_DEVICE, p->moves, p->n_moves, from,
+					 to, &ticket);
 	for (uint32_t i = 0; i < p->n_moves; i++)
 		p->env.stats->bytes_moved += p->moves[i].len;
 	p->n_moves = 0;

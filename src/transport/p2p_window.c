@@ -150,7 +150,7 @@ int hr__p2p_window_get(struct hr_device *dev, const void *ptr, uint64_t len, uin
 		w = w->next;
 	if (!w)
 		ret = make(dev, &export, pci, &w);
-	if (!ret) {
+	if (!ret && w) {
 		w->users++;
 		*out = w;
 	}

@@ -126,7 +126,41 @@ def direct(accel):
                       "ivshmem-plain,memdev=bar")], timeout=400)
 
 
-MACHINES = {"filesystems": filesystems, "kernel": kernel, "direct": direct}
+def refusals(accel):
+    """Everything below one switch, and still a no: by file, by driver, by user."""
+    return peer_machine("refusals", accel, ["refusals", "fuzz", "bytes"], [
+        *drive(0), *drive(1), *below_switch("nvme,serial=n0,drive=d0", "nvme,serial=n1,drive=d1",
+                                            "ivshmem-plain,memdev=bar")], timeout=500)
+
+
+def apart(accel):
+    """Drive and device on root ports of a processor that is not known to join them."""
+    ports = []
+    for number in (0, 1):
+        ports += ["-device", f"pcie-root-port,id=rp{number},chassis={number + 1},slot={number + 1}"]
+    return peer_machine("apart", accel, ["apart"], [
+        *drive(0), *ports, "-device", "nvme,serial=n0,drive=d0,bus=rp0",
+        "-device", "ivshmem-plain,memdev=bar,bus=rp1"])
+
+
+def behind_iommu(name, append):
+    def build(accel):
+        return peer_machine(name, accel, [name], [
+            # Without interrupt remapping: a slow host makes its timer test fail.
+            "-device", "intel-iommu,intremap=off", *drive(0),
+            *below_switch("nvme,serial=n0,drive=d0", "ivshmem-plain,memdev=bar")], append=append)
+    return build
+
+
+MACHINES = {
+    "filesystems": filesystems,
+    "kernel": kernel,
+    "direct": direct,
+    "refusals": refusals,
+    "apart": apart,
+    "translating": behind_iommu("translating", "intel_iommu=on"),
+    "passthrough": behind_iommu("passthrough", "intel_iommu=on iommu=pt"),
+}
 
 
 def kvm_works():

@@ -6,24 +6,6 @@ try "the modules load" load_modules
 nvme=$(pci_of nvme)
 vgpu=$(pci_of headrace_vgpu)
 
-counter()
-{
-	cat "/sys/class/misc/headrace_peer/counters/$1"
-}
-
-# Imports end when their last I/O does, a moment after the file was closed.
-settled()
-{
-	local i
-
-	for ((i = 0; i < 100; i++)); do
-		[[ $(counter imports) == 0 && $(counter import_bytes) == 0 ]] && return
-		sleep 0.1
-	done
-	echo "still there: $(counter imports) imports, $(counter import_bytes) bytes"
-	return 1
-}
-
 modprobe loop
 like "import for a PCI function" "refusal=0 distance=* segments=1 len=1048576" \
 	"$(peer_tool import "$nvme" 1048576)"

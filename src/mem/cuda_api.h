@@ -39,11 +39,13 @@ enum {
 enum {
 	HR__CU_ATTR_MULTIPROCESSORS = 16,
 	HR__CU_ATTR_READ_ONLY_HOST_REGISTER = 113,
+	HR__CU_ATTR_DMA_BUF = 124,
 };
 
 /* Pointer attributes. */
 enum {
 	HR__CU_POINTER_MEMORY_TYPE = 2,
+	HR__CU_POINTER_BUFFER_ID = 7,
 	HR__CU_POINTER_IS_MANAGED = 8,
 	HR__CU_POINTER_DEVICE_ORDINAL = 9,
 };
@@ -52,6 +54,8 @@ enum {
 	HR__CU_MEMORY_HOST = 1,
 	HR__CU_MEMORY_DEVICE = 2,
 };
+
+enum { HR__CU_RANGE_DMA_BUF = 1 }; /* what handle_for_range() makes: an int, a descriptor */
 
 /* Flags. */
 #define HR__CU_STREAM_NON_BLOCKING 1u
@@ -129,6 +133,8 @@ struct hr__cu_function;
 /* Functions that may be missing: the member is NULL then. */
 #define HR__CUDA_OPTIONAL(X)                                                                       \
 	X(error_name, "cuGetErrorName", (int result, const char **name))                           \
+	X(handle_for_range, "cuMemGetHandleForAddressRange",                                       \
+	  (void *handle, uint64_t ptr, size_t len, int type, unsigned long long flags))            \
 	X(stream_write64, "cuStreamWriteValue64_v2",                                               \
 	  (struct hr__cu_stream * stream, uint64_t address, uint64_t value, unsigned int flags))
 

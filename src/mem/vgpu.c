@@ -16,6 +16,7 @@
 #include <headrace_vgpu.h>
 
 #include "base/fail.h"
+#include "base/numa.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "mem/mem.h"
@@ -334,11 +335,11 @@ static void fill_info(struct vgpu *g, uint32_t pci)
 
 	info->kind = HR_DEVICE_VGPU;
 	info->memory_bytes = g->size;
-	info->numa_node = -1;
 	info->kernels = true;
 	snprintf(info->model, sizeof(info->model), "pretended GPU of the tests");
 	snprintf(info->pci, sizeof(info->pci), "%04x:%02x:%02x.%x", pci >> 16, pci >> 8 & 0xff,
 		 pci >> 3 & 0x1f, pci & 7);
+	info->numa_node = hr__numa_node_of_pci(info->pci);
 }
 
 static int open_device(struct vgpu *g, const char *number)

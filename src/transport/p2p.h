@@ -24,6 +24,9 @@ struct hr__p2p_drives {
 	uint64_t stride; /* bytes after which the next drive's turn comes; 0 with one drive */
 };
 
+/* "0000:03:00.0" as a number. Return: true if it is one. */
+bool hr__p2p_parse_pci(const char *text, uint32_t *out);
+
 /* Which drives? Return: 0, or -HR_E_NO_PATH with the reason and the remedy written. */
 int hr__p2p_drives_find(const struct hr_file *file, struct hr__p2p_drives *out, char *reason,
 			size_t reason_size);
@@ -47,6 +50,12 @@ struct hr__p2p_window {
 int hr__p2p_window_get(struct hr_device *dev, const void *ptr, uint64_t len, uint32_t pci,
 		       struct hr__p2p_window **out);
 void hr__p2p_window_put(struct hr__p2p_window *window);
+
+/*
+ * hr__p2p_distance() - the kernel's PCIe distance between two functions, "0000:03:00.0"; negative when
+ * no way between them is known to work. Return: 0 or -code with a sentence (no module).
+ */
+int hr__p2p_distance(const char *provider, const char *client, int *distance);
 
 /* Where the drive finds what the device has at @ptr. */
 static inline void *hr__p2p_window_at(const struct hr__p2p_window *w, const void *ptr)

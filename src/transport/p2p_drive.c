@@ -20,6 +20,16 @@
 /* Return: -HR_E_NO_PATH; the reason is written. */
 #define refuse(reason, size, ...) (snprintf(reason, size, __VA_ARGS__), -HR_E_NO_PATH)
 
+bool hr__p2p_parse_pci(const char *text, uint32_t *out)
+{
+	unsigned int domain, bus, slot, function;
+
+	if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4)
+		return false;
+	*out = domain << 16 | bus << 8 | slot << 3 | function;
+	return true;
+}
+
 /*
  * The controller of an NVMe namespace: the last PCI address in the path that sysfs resolves it to.
  * A multipath head has none, because it belongs to several.
@@ -33,12 +43,7 @@ static bool find_pci(const char *disk, uint32_t *out)
 	if (!realpath(link, path))
 		return false;
 	for (const char *part = strchr(path, '/'); part; part = strchr(part + 1, '/')) {
-		unsigned int domain, bus, slot, function;
-
-		if (sscanf(part, "/%x:%x:%x.%x/", &domain, &bus, &slot, &function) != 4)
-			continue;
-		*out = domain << 16 | bus << 8 | slot << 3 | function;
-		found = true;
+		found |= hr__p2p_parse_pci(part + 1, out);
 	}
 	return found;
 }

@@ -101,6 +101,23 @@ static int open_module(void)
 	return fd;
 }
 
+int hr__p2p_distance(const char *provider, const char *client, int *distance)
+{
+	struct headrace_peer_distance arg = {.argsz = sizeof(arg),
+					     .client_kind = HEADRACE_PEER_CLIENT_PCI};
+	int fd, ret;
+
+	if (!hr__p2p_parse_pci(provider, &arg.provider) || !hr__p2p_parse_pci(client, &arg.client))
+		return -EINVAL;
+	fd = open_module();
+	if (fd < 0)
+		return fd;
+	ret = hr__sys->ioctl(fd, HEADRACE_PEER_DISTANCE, &arg);
+	hr__sys->close(fd);
+	*distance = arg.distance;
+	return ret < 0 ? ret : 0;
+}
+
 static void destroy(struct hr__p2p_window *w)
 {
 	if (w->map)

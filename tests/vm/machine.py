@@ -42,7 +42,7 @@ class Machine:
                   f"headrace.tests={','.join(self.tests)} {self.append}")
         return ["qemu-system-x86_64", "-M", "q35", "-cpu", self.cpu, *self.accelerator,
                 # With one processor or one thread the emulated NVMe loses interrupts.
-                "-smp", "2", "-m", self.memory, "-display", "none", "-nodefaults", "-no-reboot",
+                "-smp", "2,sockets=2", "-m", self.memory, "-display", "none", "-nodefaults", "-no-reboot",
                 "-serial", f"file:{self.console}", "-chardev", f"socket,id=line,path={line}",
                 "-serial", "chardev:line", *self.args,
                 "-kernel", f"{self.folder}/kernel/usr/lib/modules/{release}/vmlinuz",

@@ -21,6 +21,8 @@ PROGRAMS = [f"{OBJ}/cli/headrace"] + [f"{OBJ}/tests/integration/{name}" for name
     "peer_tool", "gather_probe")]
 MODULES = [f"{FOLDER}/modules/headrace_{name}.ko" for name in ("peer", "vgpu")]
 BAR_MIB = 256
+# For each kind of user; HEADRACE_VM_FUZZ=600 is for once in a while.
+FUZZ_SECONDS = int(os.environ.get("HEADRACE_VM_FUZZ", "30"))
 TCG = ["-accel", "tcg,thread=multi"]
 KVM = ["-accel", "kvm"]
 
@@ -130,7 +132,8 @@ def refusals(accel):
     """Everything below one switch, and still a no: by file, by driver, by user."""
     return peer_machine("refusals", accel, ["refusals", "fuzz", "bytes"], [
         *drive(0), *drive(1), *below_switch("nvme,serial=n0,drive=d0", "nvme,serial=n1,drive=d1",
-                                            "ivshmem-plain,memdev=bar")], timeout=500)
+                                            "ivshmem-plain,memdev=bar")],
+        timeout=300 + 3 * FUZZ_SECONDS, append=f"headrace.fuzz={FUZZ_SECONDS}")
 
 
 def apart(accel):
@@ -152,6 +155,18 @@ def behind_iommu(name, append):
     return build
 
 
+def numa(accel):
+    """Two nodes; the PCIe root of the devices belongs to the second."""
+    args = []
+    for node in (0, 1):
+        args += ["-object", f"memory-backend-ram,id=ram{node},size=256M",
+                 "-numa", f"node,nodeid={node},cpus={node},memdev=ram{node}"]
+    switch = below_switch("nvme,serial=n0,drive=d0", "ivshmem-plain,memdev=bar")
+    switch[1] += ",bus=far"
+    return peer_machine("numa", accel, ["numa"], [
+        *args, *drive(0), "-device", "pxb-pcie,id=far,bus=pcie.0,bus_nr=32,numa_node=1", *switch])
+
+
 MACHINES = {
     "filesystems": filesystems,
     "kernel": kernel,
@@ -159,6 +174,7 @@ MACHINES = {
     "refusals": refusals,
     "apart": apart,
     "translating": behind_iommu("translating", "intel_iommu=on"),
+    "numa": numa,
     "passthrough": behind_iommu("passthrough", "intel_iommu=on iommu=pt"),
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "engine/engine.h"
+#include "transport/p2p.h"
 #include "transport/pagecache.h"
 
 static bool fits_window(const struct hr_engine *e, const struct hr_io *io)
@@ -106,6 +107,13 @@ static void pop_queued(struct hr_engine *e)
 		hr__io_finish(e, io);
 }
 
+static void fail_queued(struct hr_engine *e, int code)
+{
+	e->queued->error_ = code;
+	e->queued->state_ |= HR__IO_CANCELLED;
+	pop_queued(e);
+}
+
 /* Fill a new window from the queue. Return: false when there is nothing to plan. */
 static bool open_window(struct hr_engine *e)
 {
@@ -125,9 +133,7 @@ static bool open_window(struct hr_engine *e)
 	e->window_route->uses++;
 	ret = hr__route_way(e, e->window_route, io->op, io->from != io->to, &way);
 	if (ret) {
-		io->error_ = ret;
-		io->state_ |= HR__IO_CANCELLED;
-		pop_queued(e);
+		fail_queued(e, ret);
 		return true;
 	}
 	e->window_way = way;
@@ -139,6 +145,12 @@ static bool open_window(struct hr_engine *e)
 	way->limits.file_size = e->window_route->size;
 	hr__plan_begin(&e->plan, &way->limits);
 	while (e->queued && fits_window(e, e->queued)) {
+		/* As a rule this was done at submit; not so when all routes were in use then. */
+		ret = hr__route_attach(e, way, e->queued->buffer, e->queued->file);
+		if (ret) {
+			fail_queued(e, ret);
+			continue;
+		}
 		e->queued->state_ = (e->queued->state_ & ~0xffu) | HR__IO_ACTIVE;
 		if (!add_pieces(e, e->queued))
 			break;
@@ -236,7 +248,7 @@ static struct hr__transport *by_way(const struct hr_engine *e, const struct hr__
 	const struct hr_io *io = seg->plan.first.owner;
 
 	if (route->ways[seg->op][seg->from != seg->to].path == HR_PATH_P2P)
-		return hr__buffer_peer(io->buffer) ? e->p2p : e->bounce;
+		return hr__p2p_ready(e->p2p, io->buffer) ? e->p2p : e->bounce;
 	return seg->plan.in_place ? e->host : e->bounce;
 }
 

@@ -65,6 +65,11 @@ struct hr_device {
 	struct hr_device_info info;
 };
 
+/* First member of whatever a transport keeps with a buffer. */
+struct hr__peer {
+	void (*drop)(struct hr__peer *peer); /* the buffer is freed */
+};
+
 struct hr_buffer {
 	struct hr_device *dev;
 	void *ptr;
@@ -72,10 +77,8 @@ struct hr_buffer {
 	uint64_t alloc_len; /* 0: memory of the caller */
 	atomic_uint busy;   /* requests in flight on it */
 	uint64_t id;        /* never reused, so that caches cannot mistake one buffer for another */
-	/* What a transport keeps with the buffer, and how it is let go when the buffer is freed. */
-	void *_Atomic peer;
-	void (*peer_drop)(void *peer);
-	bool no_peer; /* it cannot have one: nobody need try again */
+	struct hr__peer *_Atomic peer; /* what a transport keeps with it, or NULL; set once */
+	atomic_bool no_peer;           /* it cannot have one: nobody need try again */
 };
 
 /* One per provider; the list is in mem/device.c. @name matched by prefix, such as "cuda:". */
@@ -93,8 +96,7 @@ int hr__mem_no_export(struct hr_device *dev, const void *ptr, uint64_t len, stru
 void hr__device_get(struct hr_device *dev);
 void hr__device_put(struct hr_device *dev);
 
-/* What a transport keeps with the buffer, or NULL. */
-static inline void *hr__buffer_peer(const struct hr_buffer *buf)
+static inline struct hr__peer *hr__buffer_peer(const struct hr_buffer *buf)
 {
 	return atomic_load_explicit(&((struct hr_buffer *)buf)->peer, memory_order_acquire);
 }

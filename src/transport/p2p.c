@@ -123,9 +123,9 @@ err_free:
 	return ret;
 }
 
-static void drop_window(void *peer)
+bool hr__p2p_ready(const struct hr__transport *t, const struct hr_buffer *buf)
 {
-	hr__p2p_window_put(peer);
+	return t && ((const struct p2p *)t)->window && hr__buffer_peer(buf);
 }
 
 int hr__p2p_attach(struct hr__transport *t, struct hr_buffer *buf, const struct hr_file *file)
@@ -134,10 +134,10 @@ int hr__p2p_attach(struct hr__transport *t, struct hr_buffer *buf, const struct 
 	struct hr__p2p_drives drives;
 	struct hr__p2p_window *window;
 	char reason[192];
-	void *none = NULL;
+	struct hr__peer *none = NULL;
 	int ret = 0;
 
-	if (p->window && hr__buffer_peer(buf))
+	if (hr__p2p_ready(t, buf))
 		return 0;
 	if (hr__p2p_drives_find(file, &drives, reason, sizeof(reason)))
 		return hr__fail(HR_E_NO_PATH, "%s: %s", file->path, reason);
@@ -149,8 +149,7 @@ int hr__p2p_attach(struct hr__transport *t, struct hr_buffer *buf, const struct 
 	if (ret)
 		return ret;
 	/* Engines of two threads may meet here: the window is the same, one use of it is enough. */
-	buf->peer_drop = drop_window;
-	if (!atomic_compare_exchange_strong(&buf->peer, &none, window))
+	if (!atomic_compare_exchange_strong(&buf->peer, &none, &window->peer))
 		hr__p2p_window_put(window);
 	return 0;
 }
@@ -172,7 +171,7 @@ static void p2p_submit(struct hr__transport *t, struct hr__seg *seg)
 	seg->owner = t;
 	hr__seg_aim(seg, p->env.opts);
 	if (seg->plan.in_place)
-		seg->addr = hr__p2p_window_at(hr__buffer_peer(io->buffer),
+		seg->addr = hr__p2p_window_at((struct hr__p2p_window *)hr__buffer_peer(io->buffer),
 					      (void *)(uintptr_t)seg->plan.first.dst);
 	else
 		seg->addr = hr__staging_take(&p->ring, seg->plan.len, &seg->ring_slot);

@@ -33,10 +33,12 @@ int hr__p2p_drives_find(const struct hr_file *file, struct hr__p2p_drives *out, 
 
 /* An allocation of a device, as addresses that direct I/O accepts. Shared by its buffers. */
 struct hr__p2p_window {
+	struct hr__peer peer; /* of buffers */
 	struct hr__p2p_window *next;
 	struct hr_device *dev; /* identity only: those who use the window hold it */
 	uint64_t id;           /* of the allocation */
 	uint32_t users;
+	uint32_t fork_generation; /* a child has no mapping, and another may be in its place */
 	int fd;
 	const uint8_t *base; /* device address */
 	uint8_t *map;
@@ -76,5 +78,7 @@ int hr__p2p_proven(const struct hr_file *file, struct hr_device *dev,
  * Return: 0, also if it was ready, or -code with a sentence.
  */
 int hr__p2p_attach(struct hr__transport *t, struct hr_buffer *buf, const struct hr_file *file);
+/* hr__p2p_ready() - has hr__p2p_attach() succeeded for it? @t: may be NULL. */
+bool hr__p2p_ready(const struct hr__transport *t, const struct hr_buffer *buf);
 
 #endif

@@ -15,6 +15,7 @@
 #include <headrace_peer.h>
 
 #include "base/fail.h"
+#include "base/fork.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "transport/p2p.h"
@@ -120,11 +121,16 @@ int hr__p2p_distance(const char *provider, const char *client, int *distance)
 
 static void destroy(struct hr__p2p_window *w)
 {
-	if (w->map)
+	if (w->map && w->fork_generation == hr__fork_generation())
 		hr__sys->munmap(w->map, w->len);
 	if (w->fd >= 0)
 		hr__sys->close(w->fd);
 	free(w);
+}
+
+static void drop(struct hr__peer *peer)
+{
+	hr__p2p_window_put((struct hr__p2p_window *)peer);
 }
 
 /* The lock is held. */
@@ -136,7 +142,9 @@ static int make(struct hr_device *dev, const struct hr__export *export, uint32_t
 
 	if (!w)
 		return hr__fail(ENOMEM, "%s: no memory for a window", dev->info.name);
+	w->peer.drop = drop;
 	w->dev = dev;
+	w->fork_generation = hr__fork_generation();
 	w->id = export->id;
 	w->base = export->base;
 	w->len = export->len;

@@ -28,7 +28,7 @@ class Machine:
     """One guest. `questions` answers what its tests ask: {verb: function(words) -> text}."""
 
     def __init__(self, name, folder, accelerator, tests, args, cpu="max", append="",
-                 timeout=300, memory="512M"):
+                 timeout=300, memory="640M"):
         self.name, self.folder, self.accelerator = name, folder, accelerator
         self.tests, self.args, self.cpu, self.append = tests, args, cpu, append
         self.timeout, self.memory = timeout, memory

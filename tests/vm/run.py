@@ -15,7 +15,8 @@ import machine  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = f"{ROOT}/build/vm"
-OBJ = f"{ROOT}/build/obj"
+# Programs with sanitizers run as well: HEADRACE_VM_OBJ=build/asan
+OBJ = os.path.join(ROOT, os.environ.get("HEADRACE_VM_OBJ", "build/obj"))
 PROGRAMS = [f"{OBJ}/cli/headrace"] + [f"{OBJ}/tests/integration/{name}" for name in (
     "fsbytes_probe", "fsmatrix_probe")] + [f"{OBJ}/tests/vm/{name}" for name in (
     "peer_tool", "gather_probe")]

@@ -37,7 +37,7 @@ static const struct cli_option options[] = {
 	    "what the file holds, to be converted while it is read", 0, 0),
 	OPT("to", CLI_CHOICE, to, TYPES,
 	    "what it shall become in device memory (default: the same)", 0, 0),
-	OPT("path", CLI_CHOICE, path, "auto|host|bounce|pagecache|classic",
+	OPT("path", CLI_CHOICE, path, "auto|host|bounce|pagecache|p2p|classic",
 	    "force one path; classic: blocking read and copy, without this library", 0, 0),
 	OPT("buffered", CLI_FLAG, buffered, NULL, "go through the page cache", 0, 0),
 	OPT("direct", CLI_FLAG, direct, NULL, "never look into the page cache", 0, 0),

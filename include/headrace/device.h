@@ -4,7 +4,8 @@
  *
  * A device is opened by name, never guessed. Names: "host" (the machine's own memory, a full device
  * with the same API, for machines without a GPU and for tests) and "cuda:N" (the N-th GPU that the
- * CUDA driver shows). libcuda is loaded at run time; a machine without it can use "host".
+ * CUDA driver shows); "vgpu:N" is a pretended GPU, for tests in virtual machines. libcuda is loaded at
+ * run time; a machine without it can use "host".
  *
  * Devices are reference counted: buffers, engines and loaders hold one reference each, so closing a
  * device that is in use is safe. All functions here may be called from any thread.
@@ -24,6 +25,7 @@ struct hr_device;
 enum hr_device_kind {
 	HR_DEVICE_HOST = 1,
 	HR_DEVICE_CUDA = 2,
+	HR_DEVICE_VGPU = 3,
 };
 
 struct hr_device_info {

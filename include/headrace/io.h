@@ -36,7 +36,8 @@ extern "C" {
 	X(HR_PATH_AUTO, 0, "auto")     /* only as a wish */                                        \
 	X(HR_PATH_HOST, 1, "host")     /* the drive or page cache straight into host memory */     \
 	X(HR_PATH_BOUNCE, 2, "bounce") /* through the staging ring, then moved by the device */    \
-	X(HR_PATH_PAGECACHE, 3, "pagecache") /* by the device itself out of the mapped file */
+	X(HR_PATH_PAGECACHE, 3, "pagecache") /* by the device itself out of the mapped file */     \
+	X(HR_PATH_P2P, 4, "p2p")             /* by peer DMA from the drive into device memory */
 
 #define HR__PATH_ENUM(name, number, text) name = number,
 enum hr_path { HR_PATH_MAP(HR__PATH_ENUM) HR_PATH_COUNT_ };

@@ -15,7 +15,11 @@
 
 static void describe_taken(struct hr_path_verdict *v, const struct hr_explanation *e)
 {
-	if (v->path == HR_PATH_PAGECACHE)
+	if (v->path == HR_PATH_P2P)
+		snprintf(v->reason, sizeof(v->reason),
+			 "the drive writes into device memory itself, as a trial read has proved; "
+			 "edges are moved on the device");
+	else if (v->path == HR_PATH_PAGECACHE)
 		snprintf(v->reason, sizeof(v->reason),
 			 "the device reads the mapped file itself; what is not resident or not "
 			 "registered is made so first");
@@ -39,6 +43,17 @@ static void describe_taken(struct hr_path_verdict *v, const struct hr_explanatio
 			 "cache");
 }
 
+/* The reasons of p2p end with what to do about them. */
+static void split_remedy(struct hr_path_verdict *v)
+{
+	char *at = strstr(v->reason, "; ");
+
+	if (!at)
+		return;
+	snprintf(v->fix, sizeof(v->fix), "%s", at + 2);
+	*at = '\0';
+}
+
 static void describe_refused(struct hr_path_verdict *v, const struct hr__verdict *from,
 			     const char *taken)
 {
@@ -59,40 +74,19 @@ static void describe_refused(struct hr_path_verdict *v, const struct hr__verdict
 		return;
 	}
 	snprintf(v->reason, sizeof(v->reason), "%s", from->reason);
+	if (v->path == HR_PATH_P2P)
+		split_remedy(v);
 	if (from->score == -HR_E_REQUIRE_DIRECT)
 		snprintf(v->fix, sizeof(v->fix),
 			 "unset HEADRACE_REQUIRE, or make a direct path "
 			 "possible: headrace check");
 }
 
-/* The path that a GPU wants and this build does not have: said, not passed over in silence. */
-static void add_p2p(struct hr_explanation *out, const struct hr_device *dev)
-{
-	struct hr_path_verdict *v = &out->verdicts[out->n_verdicts++];
-
-	v->path = HR_PATH_AUTO;
-	v->name = "p2p";
-	if (dev->info.kind == HR_DEVICE_HOST) {
-		snprintf(v->reason, sizeof(v->reason),
-			 "this build has no p2p transport; and host memory needs none: the host "
-			 "path is "
-			 "direct");
-		return;
-	}
-	snprintf(v->reason, sizeof(v->reason), "this build has no p2p transport");
-	snprintf(v->fix, sizeof(v->fix),
-		 "none in this build; it would also need CONFIG_PCI_P2PDMA, an NVMe drive%s and a "
-		 "GPU "
-		 "whose memory is exported",
-		 strncmp(out->file.block_device, "nvme", 4) ? " (this file is on none)" : "");
-}
-
 static void add_verdicts(struct hr_explanation *out, const struct hr__verdict *verdicts, int best)
 {
 	const char *taken = best >= 0 ? verdicts[best].ops->name : "";
 
-	/* One place is kept for the path that this build does not have. */
-	for (uint32_t i = 0; i < hr__transports_count && i + 1 < HR_PATH_MAX; i++) {
+	for (uint32_t i = 0; i < hr__transports_count; i++) {
 		struct hr_path_verdict *v = &out->verdicts[out->n_verdicts++];
 
 		v->path = verdicts[i].ops->path;
@@ -159,7 +153,6 @@ int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uin
 	best = hr__select(file, dev, &shape, hr_config_get()->path, verdicts);
 	out->path = best >= 0 ? verdicts[best].ops->path : HR_PATH_AUTO;
 	add_verdicts(out, verdicts, best);
-	add_p2p(out, dev);
 	add_extents(out, file, offset, len_bytes);
 	return 0;
 }

@@ -51,6 +51,7 @@ static bool check_one(struct hr__report *r, const char *name, bool wanted)
 		hr__report_add(r, GROUP, name, HR_CHECK_LIMITED, "update the NVIDIA driver",
 			       "%.60s: no gather kernel: %.100s", info.model, info.kernels_reason);
 	hr_device_close(dev);
+	hr__check_peer(r, &info);
 	return true;
 }
 
@@ -114,6 +115,7 @@ void hr__check_gpu(struct hr__report *r, const struct hr_check_options *opts)
 	else
 		hr__report_add(r, GROUP, "NVIDIA kernel module", HR_CHECK_OK, "", "loaded");
 	check_iommu(r);
+	hr__check_peer_module(r);
 	check_nvidia_fs(r);
 }
 

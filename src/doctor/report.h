@@ -43,6 +43,9 @@ void hr__check_kernel(struct hr__report *r);
 void hr__check_gpu(struct hr__report *r, const struct hr_check_options *opts);
 void hr__check_storage(struct hr__report *r, const struct hr_check_options *opts);
 void hr__check_limits(struct hr__report *r);
+/* peer.c: parts of the group "gpu": the module once, the rest for each GPU that was opened. */
+void hr__check_peer_module(struct hr__report *r);
+void hr__check_peer(struct hr__report *r, const struct hr_device_info *info);
 void hr__check_libraries(struct hr__report *r);
 
 #endif

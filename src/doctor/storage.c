@@ -108,18 +108,38 @@ static void check_file(struct hr__report *r, const char *path, const struct hr_f
 			       "%.80s; no direct I/O: %.80s", where, info->direct_reason);
 }
 
+/* The verdict on p2p for this file, trial read included. */
+static void check_peer(struct hr__report *r, const char *name, struct hr_file *file,
+		       const char *device)
+{
+	struct hr_explanation *e = calloc(1, sizeof(*e));
+	struct hr_device *dev = NULL;
+	int err = e ? hr_device_open(device, &dev) : -ENOMEM;
+
+	if (!err)
+		err = hr_explain(file, dev, 0, 0, e);
+	if (err)
+		hr__report_add(r, GROUP, name, HR_CHECK_NO, "", "%.180s", hr_strerror(err));
+	for (uint32_t i = 0; !err && i < e->n_verdicts; i++) {
+		const struct hr_path_verdict *v = &e->verdicts[i];
+
+		if (v->path == HR_PATH_P2P)
+			hr__report_add(r, GROUP, name, v->taken ? HR_CHECK_OK : HR_CHECK_NO, v->fix,
+				       "%.180s", v->reason);
+	}
+	hr_device_close(dev);
+	free(e);
+}
+
 /* "direct PATH -> DEVICE": what `check --require direct` asks. */
 static void check_direct(struct hr__report *r, const char *path, const char *device,
-			 const struct hr_file_info *info)
+			 struct hr_file *file, const struct hr_file_info *info)
 {
 	char name[64];
 
 	snprintf(name, sizeof(name), "direct %.40s -> %.12s", path, device);
 	if (strcmp(device, "host") != 0)
-		hr__report_add(
-			r, GROUP, name, HR_CHECK_NO, "",
-			"this build has no peer-to-peer transport: bytes go through the staging "
-			"ring in host memory");
+		check_peer(r, name, file, device);
 	else if (info->direct)
 		hr__report_add(r, GROUP, name, HR_CHECK_OK, "",
 			       "the drive writes into the destination itself");
@@ -138,7 +158,8 @@ static void check_path(struct hr__report *r, const char *path, const char *devic
 
 	if (!err) {
 		err = hr_file_info(file, &info);
-		hr_file_close(file);
+		if (err)
+			hr_file_close(file);
 	}
 	if (err) {
 		snprintf(name, sizeof(name), "direct %.56s", path);
@@ -149,7 +170,8 @@ static void check_path(struct hr__report *r, const char *path, const char *devic
 		return;
 	}
 	check_file(r, path, &info);
-	check_direct(r, path, device, &info);
+	check_direct(r, path, device, file, &info);
+	hr_file_close(file);
 }
 
 void hr__check_storage(struct hr__report *r, const struct hr_check_options *opts)

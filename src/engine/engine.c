@@ -103,13 +103,18 @@ static int check_way(struct hr_engine *e, const struct hr_io *io)
 {
 	struct hr__route *route = hr__route_get(e, io->file);
 	struct hr__way *way;
+	int ret;
 
-	return route ? hr__route_way(e, route, io->op, io->from != io->to, &way) : 0;
+	if (!route)
+		return 0; /* all are in use: asked again when the window opens */
+	ret = hr__route_way(e, route, io->op, io->from != io->to, &way);
+	return ret ? ret : hr__route_attach(e, way, io->buffer, io->file);
 }
 
 static bool same_way(const struct hr_io *a, const struct hr_io *b)
 {
-	return a->file == b->file && a->op == b->op && (a->from != a->to) == (b->from != b->to);
+	return a->file == b->file && a->op == b->op && a->buffer == b->buffer &&
+	       (a->from != a->to) == (b->from != b->to);
 }
 
 int hr_submit(struct hr_engine *e, struct hr_io *const *ios, uint32_t n)
@@ -209,7 +214,7 @@ static void read_again(struct hr_engine *e, struct hr__seg *seg)
 /* Collect what the transports have finished. Return: segments that went on. */
 static uint32_t harvest(struct hr_engine *e, bool idle)
 {
-	struct hr__transport *ts[] = {e->host, e->bounce, e->pagecache};
+	struct hr__transport *ts[] = {e->host, e->bounce, e->pagecache, e->p2p};
 	struct hr__seg *segs[SEG_BATCH];
 	uint32_t sum = 0;
 
@@ -292,6 +297,8 @@ static int wait_lanes(struct hr_engine *e, uint64_t timeout_ns)
 {
 	if (e->pagecache && e->pagecache->in_hand &&
 	    e->pagecache->ops->wait(e->pagecache, timeout_ns))
+		return 1;
+	if (e->p2p && e->p2p->in_hand && e->p2p->ops->wait(e->p2p, timeout_ns))
 		return 1;
 	return e->bounce->in_hand ? e->bounce->ops->wait(e->bounce, timeout_ns) : 0;
 }

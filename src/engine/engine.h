@@ -42,7 +42,7 @@ enum {
 struct hr__way {
 	bool known;
 	enum hr_cache cache; /* what its reads leave in the page cache; never KEEP of writes */
-	enum hr_path path;   /* host: bodies in place, edges staged; bounce: all staged */
+	enum hr_path path;   /* host, p2p: bodies in place, edges staged; bounce: all staged */
 	struct hr__mapping *mapping; /* what is ready of it goes by pagecache; NULL: nothing does */
 	struct hr__mapping *plain;   /* bounce copies hot bytes out of it; NULL: by read(2) */
 	struct hr__limits limits;
@@ -66,6 +66,7 @@ struct hr_engine {
 	struct hr__staging staging;
 	struct hr__transport *host, *bounce; /* host: NULL where the CPU cannot reach the device */
 	struct hr__transport *pagecache;     /* opened when a way first has use for it */
+	struct hr__transport *p2p;           /* likewise */
 	uint64_t gathered;                   /* see struct hr__transport_env */
 	pthread_t owner;
 	bool owned;
@@ -116,6 +117,12 @@ static inline int hr__route_way(struct hr_engine *e, struct hr__route *route, en
 	*out = &route->ways[op][cast];
 	return (*out)->known ? 0 : hr__route_choose(e, route, op, cast);
 }
+/*
+ * hr__route_attach() - get the buffer ready for that way. What cannot be made ready for p2p goes by
+ * bounce, unless p2p was asked for. Return: 0 or -code with a sentence.
+ */
+int hr__route_attach(struct hr_engine *e, const struct hr__way *way, struct hr_buffer *buf,
+		     struct hr_file *file);
 /* hr__route_forget() - let go of a file now, if nothing of it is in flight: it may be deleted. */
 void hr__route_forget(struct hr_engine *e, const struct hr_file *file);
 void hr__routes_drop(struct hr_engine *e);
@@ -123,8 +130,9 @@ void hr__routes_drop(struct hr_engine *e);
 /* cache.c: what reads of @file leave in the page cache. Reads small files: once for each way. */
 enum hr_cache hr__cache_choose(const struct hr_engine *e, struct hr_file *file);
 
-/* open.c: hr__open_pagecache() - have e->pagecache. Return: 0 or -code with a sentence. */
+/* open.c: have e->pagecache, e->p2p. Return: 0 or -code with a sentence. */
 int hr__open_pagecache(struct hr_engine *e);
+int hr__open_p2p(struct hr_engine *e);
 
 /* check.c: is this request one that can be carried out? Return: 0 or -code with a sentence. */
 int hr__io_check(struct hr_engine *e, const struct hr_io *io);

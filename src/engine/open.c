@@ -114,6 +114,13 @@ int hr__open_pagecache(struct hr_engine *e)
 	return e->pagecache ? 0 : hr__transport_pagecache.open(&env, &e->pagecache);
 }
 
+int hr__open_p2p(struct hr_engine *e)
+{
+	struct hr__transport_env env = transport_env(e);
+
+	return e->p2p ? 0 : hr__transport_p2p.open(&env, &e->p2p);
+}
+
 static int open_transports(struct hr_engine *e)
 {
 	struct hr__transport_env env = transport_env(e);
@@ -127,6 +134,8 @@ static int open_transports(struct hr_engine *e)
 static void dismantle(struct hr_engine *e)
 {
 	hr__live_close(e);
+	if (e->p2p)
+		e->p2p->ops->close(e->p2p);
 	if (e->pagecache)
 		e->pagecache->ops->close(e->pagecache);
 	if (e->host)

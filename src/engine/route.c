@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine/route.c - remembers, per file, the way its bytes take; asks select once per kind of request. */
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <headrace/config.h>
 #include <headrace/error.h>
 
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/page.h"
 #include "base/util.h"
 #include "engine/engine.h"
+#include "transport/p2p.h"
 #include "transport/sigbus.h"
 
 static void route_clear(struct hr__route *route)
@@ -96,7 +100,8 @@ int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op
 {
 	struct hr__way *way = &route->ways[op][cast];
 	struct hr__verdict verdicts[HR_PATH_MAX];
-	struct hr__shape shape = {.op = op, .cast = cast, .map = e->opts.map};
+	struct hr__shape shape = {
+		.op = op, .cast = cast, .map = e->opts.map, .buffered = e->opts.buffered};
 	struct hr__limits *limits = &way->limits;
 	int best, ret;
 
@@ -121,6 +126,8 @@ int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op
 						 limits->offset_align),
 				  2ull * limits->offset_align);
 	ret = add_mapping(e, route->file, verdicts, way);
+	if (!ret && verdicts[best].ops->path == HR_PATH_P2P)
+		ret = hr__open_p2p(e);
 	if (ret)
 		return ret;
 	if (op == HR_READ)
@@ -136,6 +143,31 @@ void hr__route_forget(struct hr_engine *e, const struct hr_file *file)
 		if (e->routes[i].file == file && !e->routes[i].uses)
 			route_clear(&e->routes[i]);
 	}
+}
+
+int hr__route_attach(struct hr_engine *e, const struct hr__way *way, struct hr_buffer *buf,
+		     struct hr_file *file)
+{
+	char why[256];
+	int ret;
+
+	if (way->path != HR_PATH_P2P || buf->no_peer)
+		return 0;
+	ret = hr__p2p_attach(e->p2p, buf, file);
+	if (!ret)
+		return 0;
+	if (e->opts.path == HR_PATH_P2P || hr_config_get()->require_direct) {
+		snprintf(why, sizeof(why), "%s", hr_error_detail());
+		return hr__fail(hr_config_get()->require_direct ? HR_E_REQUIRE_DIRECT
+								: HR_E_PATH_REFUSED,
+				"%s: the path p2p to %s is refused: %s", file->path,
+				e->dev->info.name, why);
+	}
+	/* Asked once for each buffer; statistics and the log have the reason. */
+	buf->no_peer = true;
+	hr__page_refuse("p2p", hr_error_detail());
+	hr__log(HR_LOG_WARN, "%s", hr_error_detail());
+	return 0;
 }
 
 void hr__routes_drop(struct hr_engine *e)

@@ -9,6 +9,7 @@
 #include "base/util.h"
 #include "engine/engine.h"
 #include "transport/list.h"
+#include "transport/p2p.h"
 #include "transport/pagecache.h"
 
 _Static_assert(HR__LIST_PIECES_MAX <= HR__WINDOW_MAX, "what comes back as a list fits a window");
@@ -248,6 +249,13 @@ static void plan_again(struct hr_engine *e, struct hr__seg *list)
 		hr__io_finish(e, io);
 }
 
+static void fail_queued(struct hr_engine *e, int code)
+{
+	e->queued->error_ = code;
+	e->queued->state_ |= HR__IO_CANCELLED;
+	pop_queued(e);
+}
+
 /* Fill a new window from the queue. Return: false when there is nothing to plan. */
 static bool open_window(struct hr_engine *e)
 {
@@ -272,15 +280,19 @@ static bool open_window(struct hr_engine *e)
 		return false; /* all routes are busy: the next call finds one */
 	ret = hr__route_way(e, route, io->op, io->from != io->to, &way);
 	if (ret) {
-		io->error_ = ret;
-		io->state_ |= HR__IO_CANCELLED;
-		pop_queued(e);
+		fail_queued(e, ret);
 		return true;
 	}
 	begin_window(e, io, route, way);
 	see_mapping(e, way);
 	begin_plan(e);
 	while (e->queued && fits_window(e, e->queued)) {
+		/* As a rule this was done at submit; not so when all routes were in use then. */
+		ret = hr__route_attach(e, way, e->queued->buffer, e->queued->file);
+		if (ret) {
+			fail_queued(e, ret);
+			continue;
+		}
 		e->queued->state_ = (e->queued->state_ & ~0xffu) | HR__IO_ACTIVE;
 		if (!add_pieces(e, e->queued))
 			break;
@@ -358,6 +370,17 @@ static bool crew_first(const struct hr_engine *e, const struct hr__seg *seg)
 	return !seg->mapping->pinned && seg->plan.in_place && hr__crew_suits(seg, e->ioq);
 }
 
+/* What no other path takes: as the way says, if all of it is ready for that. */
+static struct hr__transport *by_way(const struct hr_engine *e, const struct hr__seg *seg)
+{
+	const struct hr__route *route = seg->route;
+	const struct hr_io *io = seg->plan.first.owner;
+
+	if (route->ways[seg->op][seg->from != seg->to].path == HR_PATH_P2P)
+		return hr__p2p_ready(e->p2p, io->buffer) ? e->p2p : e->bounce;
+	return seg->plan.in_place ? e->host : e->bounce;
+}
+
 /* By which transport? NULL: the segment has found its way, by failing. */
 static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
 {
@@ -378,7 +401,7 @@ static struct hr__transport *choose(struct hr_engine *e, struct hr__seg *seg)
 		return e->pagecache;
 	if (seg->mapping && e->opts.path == HR_PATH_PAGECACHE)
 		seg->again = true; /* it was planned without regard for direct I/O */
-	return seg->plan.in_place ? e->host : e->bounce;
+	return by_way(e, seg);
 }
 
 uint32_t hr__feed(struct hr_engine *e)

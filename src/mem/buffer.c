@@ -103,6 +103,7 @@ int hr_buffer_register(struct hr_device *dev, void *address, uint64_t len_bytes,
 int hr_buffer_free(struct hr_buffer *buf)
 {
 	struct hr_device *dev;
+	struct hr__peer *peer;
 	unsigned int busy;
 
 	if (!buf)
@@ -115,6 +116,9 @@ int hr_buffer_free(struct hr_buffer *buf)
 				" bytes has %u requests in flight; reap them "
 				"first",
 				dev->info.name, buf->len, busy);
+	peer = hr__buffer_peer(buf);
+	if (peer)
+		peer->drop(peer);
 	if (buf->alloc_len)
 		dev->ops->free(dev, buf->ptr, buf->alloc_len);
 	free(buf);

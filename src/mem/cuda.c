@@ -306,7 +306,7 @@ static const struct hr__mem_ops cuda_ops = {
 	.free = cuda_free,
 	.pin = cuda_pin,
 	.unpin = cuda_unpin,
-	.export = hr__mem_no_export,
+	.export = hr__cuda_export,
 	.lane_open = hr__cuda_lane_open,
 	.close = cuda_close,
 };
@@ -367,6 +367,8 @@ static int read_info(struct hr__cuda_device *cd, int version)
 	info->kind = HR_DEVICE_CUDA;
 	info->memory_bytes = bytes;
 	info->registers_read_only_host = read_only != 0;
+	if (hr__cuda_exports(cd))
+		cd->dev.caps |= HR__MEM_CAP_EXPORT;
 	snprintf(info->driver, sizeof(info->driver), "%d.%d", version / 1000, version % 1000 / 10);
 	cd->blocks_max = hr_config_get()->gather_blocks;
 	if (!cd->blocks_max)

@@ -70,6 +70,10 @@ int hr__cuda_refuse_capture(const struct hr__cuda_device *cd, struct hr__cu_stre
 /* hr__cuda_fail() - sentence and code for a failed driver call. @what: what it was for. */
 int hr__cuda_fail(const struct hr__cuda_device *cd, int result, const char *what);
 
+/* cuda_export.c: can the driver export memory, and do it. */
+bool hr__cuda_exports(const struct hr__cuda_device *cd);
+int hr__cuda_export(struct hr_device *dev, const void *ptr, uint64_t len, struct hr__export *out);
+
 int hr__cuda_lane_open(struct hr_device *dev, void *native, struct hr_lane **out);
 
 /* The kernel for a conversion; -1 if there is none. */

@@ -43,11 +43,13 @@ enum {
 enum {
 	HR__CU_ATTR_MULTIPROCESSORS = 16,
 	HR__CU_ATTR_READ_ONLY_HOST_REGISTER = 113,
+	HR__CU_ATTR_DMA_BUF = 124,
 };
 
 /* Pointer attributes. */
 enum {
 	HR__CU_POINTER_MEMORY_TYPE = 2,
+	HR__CU_POINTER_BUFFER_ID = 7,
 	HR__CU_POINTER_IS_MANAGED = 8,
 	HR__CU_POINTER_DEVICE_ORDINAL = 9,
 };
@@ -62,6 +64,7 @@ enum {
 	HR__CU_CAPTURE_NONE = 0,
 	HR__CU_CAPTURE_RELAXED = 2,
 };
+enum { HR__CU_RANGE_DMA_BUF = 1 }; /* what handle_for_range() makes: an int, a descriptor */
 
 /* Flags. */
 #define HR__CU_STREAM_NON_BLOCKING 1u
@@ -146,6 +149,8 @@ struct hr__cu_function;
 	  (struct hr__cu_stream * stream, int *capturing))                                         \
 	X(primary_ctx_state, "cuDevicePrimaryCtxGetState",                                         \
 	  (int device, unsigned int *flags, int *active))                                          \
+	X(handle_for_range, "cuMemGetHandleForAddressRange",                                       \
+	  (void *handle, uint64_t ptr, size_t len, int type, unsigned long long flags))            \
 	X(stream_write64, "cuStreamWriteValue64_v2",                                               \
 	  (struct hr__cu_stream * stream, uint64_t address, uint64_t value, unsigned int flags))
 

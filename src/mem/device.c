@@ -15,6 +15,7 @@
 static const struct hr__mem_provider *const providers[] = {
 	&hr__mem_host,
 	&hr__mem_cuda,
+	&hr__mem_vgpu,
 };
 
 static bool name_matches(const struct hr__mem_provider *provider, const char *name)
@@ -30,10 +31,10 @@ static void assert_ops(const struct hr_device *dev)
 
 	assert(ops && ops->name && ops->claim && ops->alloc && ops->free && ops->pin &&
 	       ops->unpin && ops->export && ops->lane_open && ops->close);
-	assert(!(dev->caps & HR__MEM_CAP_EXPORT) == (ops->export == hr__mem_no_export));
+	assert(!(dev->caps & HR__MEM_CAP_EXPORT) || ops->export != hr__mem_no_export);
 }
 
-int hr__mem_no_export(struct hr_device *dev, const void *ptr, uint64_t len, int *dmabuf_fd)
+int hr__mem_no_export(struct hr_device *dev, const void *ptr, uint64_t len, struct hr__export *out)
 {
 	return -ENOTSUP;
 }

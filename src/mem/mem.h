@@ -24,6 +24,17 @@
 /* Flags of pin(). */
 #define HR__PIN_READ_ONLY (1u << 0) /* the pages are mapped without PROT_WRITE */
 
+/*
+ * Memory that was exported for peer DMA: the whole allocation around the range asked for, because two
+ * exports of one page cannot both be imported.
+ */
+struct hr__export {
+	int fd; /* a dma-buf, the caller's */
+	const void *base;
+	uint64_t len;
+	uint64_t id; /* of the allocation, never reused by the device */
+};
+
 struct hr__mem_ops {
 	const char *name;
 	/* Is [ptr, ptr + len) memory of this device? Return: 0 or -HR_E_BAD_POINTER. */
@@ -38,8 +49,8 @@ struct hr__mem_ops {
 	int (*pin)(struct hr_device *dev, void *ptr, uint64_t len, uint32_t flags,
 		   void **device_ptr);
 	void (*unpin)(struct hr_device *dev, void *ptr, uint64_t len);
-	/* Peer mapping for a direct path; optional: hr__mem_no_export answers -ENOTSUP. */
-	int (*export)(struct hr_device *dev, const void *ptr, uint64_t len, int *dmabuf_fd);
+	/* For a direct path; optional: hr__mem_no_export answers -ENOTSUP. Return: 0 or -code. */
+	int (*export)(struct hr_device *dev, const void *ptr, uint64_t len, struct hr__export *out);
 	/* @native: the caller's stream or NULL. */
 	int (*lane_open)(struct hr_device *dev, void *native, struct hr_lane **out);
 	/* Frees provider state; the device struct itself too. */
@@ -54,6 +65,11 @@ struct hr_device {
 	struct hr_device_info info;
 };
 
+/* First member of whatever a transport keeps with a buffer. */
+struct hr__peer {
+	void (*drop)(struct hr__peer *peer); /* the buffer is freed */
+};
+
 struct hr_buffer {
 	struct hr_device *dev;
 	void *ptr;
@@ -61,6 +77,8 @@ struct hr_buffer {
 	uint64_t alloc_len; /* 0: memory of the caller */
 	atomic_uint busy;   /* requests in flight on it */
 	uint64_t id;        /* never reused, so that caches cannot mistake one buffer for another */
+	struct hr__peer *_Atomic peer; /* what a transport keeps with it, or NULL; set once */
+	atomic_bool no_peer;           /* it cannot have one: nobody need try again */
 };
 
 /* One per provider; the list is in mem/device.c. @name matched by prefix, such as "cuda:". */
@@ -70,13 +88,18 @@ struct hr__mem_provider {
 	int (*open)(const char *name,
 		    struct hr_device **out); /* refs set to 1 by hr_device_open() */
 };
-extern const struct hr__mem_provider hr__mem_host, hr__mem_cuda;
+extern const struct hr__mem_provider hr__mem_host, hr__mem_cuda, hr__mem_vgpu;
 
 /* Shared answer of providers without peer mappings: -ENOTSUP. */
-int hr__mem_no_export(struct hr_device *dev, const void *ptr, uint64_t len, int *dmabuf_fd);
+int hr__mem_no_export(struct hr_device *dev, const void *ptr, uint64_t len, struct hr__export *out);
 
 void hr__device_get(struct hr_device *dev);
 void hr__device_put(struct hr_device *dev);
+
+static inline struct hr__peer *hr__buffer_peer(const struct hr_buffer *buf)
+{
+	return atomic_load_explicit(&((struct hr_buffer *)buf)->peer, memory_order_acquire);
+}
 
 /* hr__buffer_in_use() - counts of I/O in flight, paired. */
 void hr__buffer_busy(struct hr_buffer *buf);

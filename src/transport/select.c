@@ -14,6 +14,7 @@ static const struct hr__transport_ops *const transports[] = {
 	&hr__transport_host,
 	&hr__transport_pagecache,
 	&hr__transport_bounce,
+	&hr__transport_p2p,
 };
 const uint32_t hr__transports_count = HR_ARRAY_LEN(transports);
 _Static_assert(HR_ARRAY_LEN(transports) <= HR_PATH_MAX, "callers have room for HR_PATH_MAX");
@@ -22,6 +23,8 @@ _Static_assert(HR_ARRAY_LEN(transports) <= HR_PATH_MAX, "callers have room for H
 static void demand_direct(const struct hr_file *file, struct hr__verdict *v)
 {
 	if (v->score <= 0)
+		return;
+	if (v->ops->path == HR_PATH_P2P)
 		return;
 	if (v->ops->path != HR_PATH_HOST)
 		snprintf(v->reason, sizeof(v->reason),
@@ -43,8 +46,13 @@ static int refuse(const struct hr_file *file, const struct hr_device *dev, enum 
 		   : wish == HR_PATH_AUTO ? HR_E_NO_PATH
 					  : HR_E_PATH_REFUSED;
 
+	/* Of all the reasons, the one of the path that would have been the natural one. */
+	if (wish == HR_PATH_AUTO)
+		wish = dev->caps & HR__MEM_CAP_HOST_VISIBLE ? HR_PATH_HOST
+		       : direct                             ? HR_PATH_P2P
+							    : HR_PATH_BOUNCE;
 	for (uint32_t i = 0; i < hr__transports_count; i++) {
-		if (wish == HR_PATH_AUTO ? i + 1 < hr__transports_count : out[i].ops->path != wish)
+		if (out[i].ops->path != wish)
 			continue;
 		return hr__fail(code,
 				"%s: the path %s to %s is refused: %s; `headrace explain` shows "

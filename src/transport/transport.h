@@ -108,7 +108,8 @@ struct hr__transport_env {
 struct hr__shape {
 	enum hr_op op;
 	bool cast;
-	bool map; /* hr_engine_options.map */
+	bool map;      /* hr_engine_options.map */
+	bool buffered; /* hr_engine_options.buffered */
 };
 
 struct hr__transport_ops {
@@ -148,7 +149,7 @@ struct hr__transport {
 };
 
 extern const struct hr__transport_ops hr__transport_host, hr__transport_bounce,
-	hr__transport_pagecache;
+	hr__transport_pagecache, hr__transport_p2p;
 
 /* How many there are; hr__select() weighs them all. */
 extern const uint32_t hr__transports_count;

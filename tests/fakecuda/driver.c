@@ -120,6 +120,9 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 	case HR__CU_ATTR_READ_ONLY_HOST_REGISTER:
 		*value = fake_setting(FAKE_NO_READ_ONLY) != 1;
 		return 0;
+	case HR__CU_ATTR_DMA_BUF:
+		*value = 1;
+		return 0;
 	default:
 		return HR__CU_INVALID_VALUE;
 	}

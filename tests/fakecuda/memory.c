@@ -27,7 +27,7 @@ struct alloc {
 	char *map, *alias; /* alias NULL: freed */
 	size_t map_len;
 	uint64_t base, len;
-	int device;
+	int device, fd;
 };
 
 struct pinned {
@@ -46,6 +46,8 @@ int cuMemAlloc_v2(uint64_t *ptr, size_t len);
 int cuMemFree_v2(uint64_t ptr);
 int cuMemGetAddressRange_v2(uint64_t *base, size_t *len, uint64_t ptr);
 int cuPointerGetAttributes(unsigned int n, int *attributes, void **data, uint64_t ptr);
+int cuMemGetHandleForAddressRange(void *handle, uint64_t ptr, size_t len, int type,
+				  unsigned long long flags);
 int cuMemHostAlloc(void **ptr, size_t len, unsigned int flags);
 int cuMemFreeHost(void *ptr);
 int cuMemHostRegister_v2(void *ptr, size_t len, unsigned int flags);
@@ -90,7 +92,7 @@ int cuMemAlloc_v2(uint64_t *ptr, size_t len)
 	}
 	a->map = mmap(NULL, a->map_len, PROT_NONE, MAP_SHARED, fd, 0);
 	a->alias = mmap(NULL, a->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
+	a->fd = fd;
 	if (a->map == MAP_FAILED || a->alias == MAP_FAILED)
 		abort();
 	memset(a->alias, 0xa5, a->map_len < SMALL_BYTES ? a->map_len : SMALL_BYTES);
@@ -121,6 +123,7 @@ int cuMemFree_v2(uint64_t ptr)
 	if (a && a->base == ptr && a->alias) {
 		alias = a->alias;
 		a->alias = NULL;
+		close(a->fd);
 		len = a->map_len;
 	}
 	pthread_mutex_unlock(&lock);
@@ -151,6 +154,28 @@ int cuMemGetAddressRange_v2(uint64_t *base, size_t *len, uint64_t ptr)
 	}
 	pthread_mutex_unlock(&lock);
 	return result;
+}
+
+/* What stands for a dma-buf is the memory's own file. */
+int cuMemGetHandleForAddressRange(void *handle, uint64_t ptr, size_t len, int type,
+				  unsigned long long flags)
+{
+	int result = fake_enter_context(__func__), fd = -1;
+	struct alloc *a;
+
+	if (result)
+		return result;
+	if (ptr % PAGE || len % PAGE || !len || type != HR__CU_RANGE_DMA_BUF || flags)
+		return HR__CU_INVALID_VALUE;
+	pthread_mutex_lock(&lock);
+	a = find_alloc(ptr, len);
+	if (a && a->alias && a->base == ptr)
+		fd = dup(a->fd);
+	pthread_mutex_unlock(&lock);
+	if (fd < 0)
+		return HR__CU_INVALID_VALUE;
+	*(int *)handle = fd;
+	return 0;
 }
 
 static struct pinned *find_pinned(uint64_t at, uint64_t len, bool as_device)
@@ -187,6 +212,8 @@ int cuPointerGetAttributes(unsigned int n, int *attributes, void **data, uint64_
 			*(unsigned int *)data[i] = 0;
 		else if (attributes[i] == HR__CU_POINTER_DEVICE_ORDINAL)
 			*(int *)data[i] = ordinal;
+		else if (attributes[i] == HR__CU_POINTER_BUFFER_ID)
+			*(uint64_t *)data[i] = a ? (uint64_t)(uintptr_t)a : 0;
 		else
 			return HR__CU_INVALID_VALUE;
 	}

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <headrace/error.h>
 
@@ -187,17 +188,48 @@ static void test_pin(void **state)
 		struct hr_device *dev = open_device(names[i]);
 		void *seen = NULL, *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
 					     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		int fd = -1;
+		struct hr__export export;
 
 		assert_int_equal(dev->ops->pin(dev, p, 8192, 0, &seen), 0);
 		assert_non_null(seen);
 		if (i)
 			assert_int_equal(dev->ops->pin(dev, p, 4096, 0, &seen), -EBUSY);
 		dev->ops->unpin(dev, p, 8192);
-		assert_int_equal(dev->ops->export(dev, p, 8192, &fd), -ENOTSUP);
+		assert_true(dev->ops->export(dev, p, 8192, &export) < 0);
 		munmap(p, 8192);
 		hr_device_close(dev);
 	}
+}
+
+/* Any part of an allocation exports all of it, and the bytes behind the descriptor are its own. */
+static void test_export(void **state)
+{
+	struct hr_device *dev = open_device("cuda:0");
+	struct hr__export whole, part;
+	struct hr_buffer *buf;
+	const char *base;
+	char *seen;
+
+	assert_true(dev->caps & HR__MEM_CAP_EXPORT);
+	assert_int_equal(hr_buffer_alloc(dev, 3 << 20, &buf), 0);
+	base = hr_buffer_address(buf);
+	assert_int_equal(dev->ops->export(dev, base, 3 << 20, &whole), 0);
+	assert_int_equal(dev->ops->export(dev, base + 5000, 77, &part), 0);
+	assert_ptr_equal(whole.base, base);
+	assert_ptr_equal(part.base, base);
+	assert_int_equal(part.len, 3 << 20);
+	assert_true(whole.id && whole.id == part.id);
+	assert_int_equal(hr_buffer_copy_in(buf, 5000, "some bytes", 10), 0);
+	seen = mmap(NULL, 8192, PROT_READ, MAP_SHARED, part.fd, 0);
+	assert_true(seen != MAP_FAILED);
+	assert_memory_equal(seen + 5000, "some bytes", 10);
+	munmap(seen, 8192);
+	close(whole.fd);
+	close(part.fd);
+	/* more than there is */
+	assert_true(dev->ops->export(dev, base + 4096, 3 << 20, &part) < 0);
+	assert_int_equal(hr_buffer_free(buf), 0);
+	hr_device_close(dev);
 }
 
 int main(void)
@@ -210,6 +242,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_lifetime, fake_clean),
 		cmocka_unit_test_teardown(test_cuda_claims, fake_clean),
 		cmocka_unit_test_teardown(test_pin, fake_clean),
+		cmocka_unit_test_teardown(test_export, fake_clean),
 	};
 
 	return cmocka_run_group_tests(tests, fake_setup, NULL);

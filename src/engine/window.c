@@ -376,9 +376,10 @@ static struct hr__transport *by_way(const struct hr_engine *e, const struct hr__
 	const struct hr__route *route = seg->route;
 	const struct hr_io *io = seg->plan.first.owner;
 
-	if (route->ways[seg->op][seg->from != seg->to].path == HR_PATH_P2P)
+	/* The edges of a write go through the page cache, which is host memory. */
+	if (route->ways[seg->op][seg->from != seg->to].path == HR_PATH_P2P && !seg->plan.unaligned)
 		return hr__p2p_ready(e->p2p, io->buffer) ? e->p2p : e->bounce;
-	return seg->plan.in_place ? e->host : e->bounce;
+	return seg->plan.in_place && e->host ? e->host : e->bounce;
 }
 
 /* By which transport? NULL: the segment has found its way, by failing. */

@@ -30,8 +30,10 @@ struct p2p {
 	struct hr__staging ring;
 	struct hr__p2p_window *window; /* onto the ring; NULL until the first buffer */
 	void *memory;                  /* the ring's device address */
-	struct hr__seg_list arrived;   /* staged, not moved yet */
-	struct hr__seg_list moving;    /* on the lane, in the order of their tickets */
+	struct hr__seg_list
+		waiting; /* staged, not moved yet: reads out of the ring, writes into it */
+	struct hr__seg_list moving;  /* on the lane, in the order of their tickets */
+	struct hr__seg_list sending; /* writes that are in the ring, for the drive */
 	struct hr__seg_list done;
 	uint32_t n_moves;
 	struct hr__move moves[HR__LANE_MOVES_MAX];
@@ -48,9 +50,6 @@ static int p2p_score(const struct hr_file *file, const struct hr_device *dev,
 		why = "host memory needs no peer DMA: the path host is direct";
 	else if (!(dev->caps & HR__MEM_CAP_EXPORT))
 		why = "the device exports no memory for peer DMA; update its driver";
-	else if (shape->op == HR_WRITE)
-		why = "writes take the staging ring until a read-back of the pair is part of the "
-		      "trial";
 	else if (shape->buffered)
 		why = "reads through the page cache were asked for";
 	if (why) {
@@ -63,7 +62,7 @@ static int p2p_score(const struct hr_file *file, const struct hr_device *dev,
 		return -HR_E_NO_PATH;
 	}
 	if (hr__p2p_drives_find(file, &drives, reason, reason_size) ||
-	    hr__p2p_proven(file, (struct hr_device *)dev, &drives, reason, reason_size))
+	    hr__p2p_proven(file, (struct hr_device *)dev, shape->op, &drives, reason, reason_size))
 		return -HR_E_NO_PATH;
 	*limits = (struct hr__limits){
 		.offset_align = file->offset_align,
@@ -73,6 +72,7 @@ static int p2p_score(const struct hr_file *file, const struct hr_device *dev,
 		.in_place_min = IN_PLACE_MIN,
 		.in_place = !shape->cast,
 		.staged = true,
+		.write = shape->op == HR_WRITE,
 	};
 	return 30;
 }
@@ -176,7 +176,10 @@ static void p2p_submit(struct hr__transport *t, struct hr__seg *seg)
 	else
 		seg->addr = hr__staging_take(&p->ring, seg->plan.len, HR__STAGING_ALIGN,
 					     &seg->ring_slot);
-	p->env.ioq->ops->push(p->env.ioq, seg);
+	if (seg->op == HR_WRITE && !seg->plan.in_place)
+		hr__seg_list_add(&p->waiting, seg);
+	else
+		p->env.ioq->ops->push(p->env.ioq, seg);
 }
 
 static void finish(struct p2p *p, struct hr__seg *seg)
@@ -190,31 +193,34 @@ static void p2p_arrived(struct hr__transport *t, struct hr__seg *seg)
 {
 	struct p2p *p = (struct p2p *)t;
 
-	if (seg->plan.in_place || seg->error)
+	if (seg->plan.in_place || seg->op == HR_WRITE || seg->error)
 		finish(p, seg);
 	else
-		hr__seg_list_add(&p->arrived, seg);
+		hr__seg_list_add(&p->waiting, seg);
 }
 
 static void add_moves(struct p2p *p, const struct hr__seg *seg)
 {
-	const uint8_t *src = (const uint8_t *)p->memory + ((uint8_t *)seg->addr - p->ring.base);
+	uint8_t *ring = (uint8_t *)p->memory + ((uint8_t *)seg->addr - p->ring.base);
 
 	for (const struct hr__dest *d = &seg->plan.first; d; d = d->next) {
-		uint32_t len = hr__dest_valid(seg, d);
+		uint32_t len = seg->op == HR_READ ? hr__dest_valid(seg, d) : d->len;
+		uint8_t *staged = ring + d->seg_off;
+		void *place = hr__dest_address(seg, d);
 
 		if (len)
-			p->moves[p->n_moves++] =
-				(struct hr__move){src + d->seg_off, hr__dest_address(seg, d), len};
+			p->moves[p->n_moves++] = seg->op == HR_READ
+							 ? (struct hr__move){staged, place, len}
+							 : (struct hr__move){place, staged, len};
 	}
 }
 
 /* The longest run of one conversion that fits one call; a segment's own pieces always do. */
 static void take_run(struct p2p *p, enum hr_dtype from, enum hr_dtype to, struct hr__seg_list *run)
 {
-	while (p->arrived.head && p->arrived.head->from == from && p->arrived.head->to == to &&
-	       p->n_moves + p->arrived.head->plan.n_dests <= HR__LANE_MOVES_MAX) {
-		struct hr__seg *seg = hr__seg_list_take(&p->arrived);
+	while (p->waiting.head && p->waiting.head->from == from && p->waiting.head->to == to &&
+	       p->n_moves + p->waiting.head->plan.n_dests <= HR__LANE_MOVES_MAX) {
+		struct hr__seg *seg = hr__seg_list_take(&p->waiting);
 
 		add_moves(p, seg);
 		hr__seg_list_add(run, seg);
@@ -224,7 +230,7 @@ static void take_run(struct p2p *p, enum hr_dtype from, enum hr_dtype to, struct
 static void issue_run(struct p2p *p)
 {
 	struct hr__seg_list run = {0};
-	struct hr__seg *seg = p->arrived.head;
+	struct hr__seg *seg = p->waiting.head;
 	enum hr_dtype from = seg->from, to = seg->to;
 	uint64_t ticket = 0;
 	int ret = 0;
@@ -256,8 +262,13 @@ static void harvest(struct p2p *p)
 		return;
 	ret = p->lane->ops->poll(p->lane, &passed);
 	while (p->moving.head && (ret < 0 || p->moving.head->ticket <= passed)) {
-		p->moving.head->error = ret < 0 ? ret : 0;
-		finish(p, hr__seg_list_take(&p->moving));
+		struct hr__seg *seg = hr__seg_list_take(&p->moving);
+
+		seg->error = ret < 0 ? ret : 0;
+		if (seg->op == HR_WRITE && !seg->error)
+			hr__seg_list_add(&p->sending, seg);
+		else
+			finish(p, seg);
 	}
 }
 
@@ -265,9 +276,11 @@ static uint32_t p2p_reap(struct hr__transport *t, struct hr__seg **out, uint32_t
 {
 	struct p2p *p = (struct p2p *)t;
 
-	while (p->arrived.head)
+	while (p->waiting.head)
 		issue_run(p);
 	harvest(p);
+	while (p->sending.head && hr__ioq_room(p->env.ioq))
+		p->env.ioq->ops->push(p->env.ioq, hr__seg_list_take(&p->sending));
 	return hr__seg_list_drain(&p->done, out, max);
 }
 

@@ -66,11 +66,12 @@ static inline void *hr__p2p_window_at(const struct hr__p2p_window *w, const void
 }
 
 /*
- * hr__p2p_proven() - has a read of this kind of pair been seen to arrive? Reads a few blocks of the file
- * into the device the first time, and remembers.
+ * hr__p2p_proven() - has a read (a write) of this pair been seen to arrive? The first time it reads a few
+ * blocks of the file into the device (writes some to a nameless file beside it, and reads them back),
+ * and remembers.
  * Return: 0, or -HR_E_NO_PATH with the reason written.
  */
-int hr__p2p_proven(const struct hr_file *file, struct hr_device *dev,
+int hr__p2p_proven(const struct hr_file *file, struct hr_device *dev, enum hr_op op,
 		   const struct hr__p2p_drives *drives, char *reason, size_t reason_size);
 
 /*

@@ -5,6 +5,8 @@
  * holds for a device and a block device with all its members, and is remembered.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +29,7 @@
 
 struct verdict {
 	char device[32], drive[64];
+	enum hr_op op;
 	bool proven;
 	char reason[192];
 };
@@ -38,6 +41,7 @@ static uint32_t n_verdicts;
 /* What one probe works with. */
 struct probe {
 	const struct hr_file *file;
+	enum hr_op op;
 	struct hr_device *dev;
 	struct hr_lane *lane;
 	struct hr__p2p_window *window;
@@ -61,7 +65,8 @@ static int copy(struct probe *p, enum hr__where where, void *dst, const void *sr
 
 static int say(struct probe *p, const char *what, int64_t code)
 {
-	snprintf(p->reason, p->reason_size, "a trial read into %s %s%s%s", p->dev->info.name, what,
+	snprintf(p->reason, p->reason_size, "a trial %s %s %s%s%s",
+		 p->op == HR_READ ? "read into" : "write from", p->dev->info.name, what,
 		 code ? ": " : "", code ? hr_strerror((int)code) : "");
 	return -HR_E_NO_PATH;
 }
@@ -134,16 +139,71 @@ static int try_drives(struct probe *p, const struct hr__p2p_drives *drives, uint
 	return 0;
 }
 
-static int run(struct probe *p, const struct hr__p2p_drives *drives)
+static int try_reads(struct probe *p, const struct hr__p2p_drives *drives)
 {
 	struct stat st;
-	uint64_t size;
-	int ret;
+	int ret = hr__sys->fstat(p->file->fd, &st);
+	uint64_t size = ret ? 0 : (uint64_t)st.st_size;
 
-	ret = hr__sys->fstat(p->file->fd, &st);
-	size = ret ? 0 : (uint64_t)st.st_size;
 	if (p->file->is_block_device)
 		size = TRIES_PER_DRIVE * (1ull << 20);
+	return try_drives(p, drives, size);
+}
+
+/* One block out of the device, read back without it. */
+static int write_block(struct probe *p, int fd, uint64_t off)
+{
+	ssize_t n;
+	int ret;
+
+	/* No byte is zero: what was never written reads as zeroes. */
+	for (uint32_t i = 0; i < BLOCK; i++)
+		p->want[i] = (uint8_t)(1 + (off / BLOCK * 31 + i * 7) % 255);
+	ret = copy(p, HR__PLAIN_TO_DEVICE, p->device, p->want);
+	if (ret)
+		return ret;
+	p->judged = true;
+	n = hr__sys->pwrite(fd, hr__p2p_window_at(p->window, p->device), BLOCK, off);
+	if (n != BLOCK)
+		return say(p, "failed", n < 0 ? n : -EIO);
+	memset(p->got, 0, BLOCK);
+	n = hr__sys->pread(fd, p->got, BLOCK, off);
+	if (n != BLOCK)
+		return say(p, "cannot be read back", n < 0 ? n : -EIO);
+	if (memcmp(p->got, p->want, BLOCK))
+		return say(p,
+			   "reported success, but other bytes are on the drive: an IOMMU or a "
+			   "bridge drops them; boot with iommu=pt, or switch ACS off",
+			   0);
+	p->compared++;
+	return 0;
+}
+
+/* Into a nameless file beside the one that is meant: nobody's data is touched. */
+static int try_writes(struct probe *p, const struct hr__p2p_drives *drives)
+{
+	const char *path = p->file->path, *slash = strrchr(path, '/');
+	char folder[PATH_MAX];
+	int fd = -EOPNOTSUPP, ret = 0;
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+		 slash ? path : ".");
+	if (!p->file->is_block_device && path[0])
+		fd = hr__sys->open(folder, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return say(p, "found no place for a nameless file beside this one", fd);
+	if (drives->stride)
+		ret = hr__sys->fallocate(fd, 0, 0, drives->stride * drives->n);
+	for (uint32_t i = 0; i < (drives->stride ? drives->n : 1) && !ret; i++)
+		ret = write_block(p, fd, i * drives->stride);
+	hr__sys->close(fd);
+	return ret;
+}
+
+static int run(struct probe *p, const struct hr__p2p_drives *drives)
+{
+	int ret = 0;
+
 	for (uint32_t i = 0; i < drives->n; i++) {
 		/* Each drive has an opinion of its own on the topology. */
 		ret = hr__p2p_window_get(p->dev, p->device, BLOCK, drives->pci[i], &p->window);
@@ -154,7 +214,7 @@ static int run(struct probe *p, const struct hr__p2p_drives *drives)
 		if (i + 1 < drives->n)
 			hr__p2p_window_put(p->window);
 	}
-	ret = try_drives(p, drives, size);
+	ret = p->op == HR_READ ? try_reads(p, drives) : try_writes(p, drives);
 	hr__p2p_window_put(p->window);
 	return ret;
 }
@@ -164,7 +224,7 @@ static int open_probe(struct probe *p)
 	int ret;
 
 	p->want = aligned_alloc(BLOCK, BLOCK);
-	p->got = malloc(BLOCK);
+	p->got = aligned_alloc(BLOCK, BLOCK);
 	if (!p->want || !p->got)
 		return say(p, "found no memory", 0);
 	ret = p->dev->ops->alloc(p->dev, BLOCK, &p->device);
@@ -185,65 +245,68 @@ static void close_probe(struct probe *p)
 	free(p->got);
 }
 
-static struct verdict *find_verdict(const struct hr_device *dev, const char *drive)
+static struct verdict *find_verdict(const struct hr_device *dev, enum hr_op op, const char *drive)
 {
 	for (uint32_t i = 0; i < n_verdicts; i++) {
-		if (!strcmp(verdicts[i].device, dev->info.name) &&
+		if (verdicts[i].op == op && !strcmp(verdicts[i].device, dev->info.name) &&
 		    !strcmp(verdicts[i].drive, drive))
 			return &verdicts[i];
 	}
 	return NULL;
 }
 
-static void remember(const struct hr_device *dev, const char *drive, bool proven,
-		     const char *reason)
+static void remember(const struct probe *p, const char *drive, bool proven)
 {
+	const char *device = p->dev->info.name;
 	struct verdict *v = &verdicts[n_verdicts];
 
-	hr__log(HR_LOG_INFO, "p2p: %s and %s: %s", dev->info.name, drive,
-		proven ? "a trial read has arrived" : reason);
+	hr__log(HR_LOG_INFO, "p2p: %s and %s: %s", device, drive,
+		!proven            ? p->reason
+		: p->op == HR_READ ? "a trial read has arrived"
+				   : "a trial write has arrived");
 	if (n_verdicts == VERDICTS_MAX)
 		return; /* asked again each time */
 	n_verdicts++;
-	snprintf(v->device, sizeof(v->device), "%s", dev->info.name);
+	snprintf(v->device, sizeof(v->device), "%s", device);
 	snprintf(v->drive, sizeof(v->drive), "%s", drive);
-	snprintf(v->reason, sizeof(v->reason), "%s", reason);
+	snprintf(v->reason, sizeof(v->reason), "%s", proven ? "" : p->reason);
+	v->op = p->op;
 	v->proven = proven;
 }
 
 /* The lock is held: two threads need not try the same pair. */
-static int prove(const struct hr_file *file, struct hr_device *dev,
-		 const struct hr__p2p_drives *drives, char *reason, size_t reason_size)
+static int prove(struct probe *p, const struct hr__p2p_drives *drives)
 {
-	struct probe p = {.file = file, .dev = dev, .reason = reason, .reason_size = reason_size};
-	int ret = open_probe(&p);
+	int ret = open_probe(p);
 
 	if (!ret)
-		ret = run(&p, drives);
-	close_probe(&p);
+		ret = run(p, drives);
+	close_probe(p);
 	/* Another file may tell more, the module may be loaded: that is not remembered. */
-	if (!ret && p.compared < (drives->stride ? drives->n : 1)) {
-		snprintf(reason, reason_size,
+	if (!ret && p->compared < (drives->stride ? drives->n : 1)) {
+		snprintf(p->reason, p->reason_size,
 			 "a trial read found no block with data of this file on %s; a longer file "
 			 "on the same file system makes the proof",
 			 drives->n > 1 ? "each drive" : "the drive");
 		return -HR_E_NO_PATH;
 	}
-	if (!ret || p.judged)
-		remember(dev, drives->name, ret == 0, reason);
+	if (!ret || p->judged)
+		remember(p, drives->name, ret == 0);
 	return ret ? -HR_E_NO_PATH : 0;
 }
 
-int hr__p2p_proven(const struct hr_file *file, struct hr_device *dev,
+int hr__p2p_proven(const struct hr_file *file, struct hr_device *dev, enum hr_op op,
 		   const struct hr__p2p_drives *drives, char *reason, size_t reason_size)
 {
+	struct probe p = {
+		.file = file, .op = op, .dev = dev, .reason = reason, .reason_size = reason_size};
 	const struct verdict *v;
 	int ret = 0;
 
 	pthread_mutex_lock(&lock);
-	v = find_verdict(dev, drives->name);
+	v = find_verdict(dev, op, drives->name);
 	if (!v) {
-		ret = prove(file, dev, drives, reason, reason_size);
+		ret = prove(&p, drives);
 	} else if (!v->proven) {
 		snprintf(reason, reason_size, "%s", v->reason);
 		ret = -HR_E_NO_PATH;

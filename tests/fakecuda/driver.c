@@ -121,7 +121,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 		*value = fake_setting(FAKE_NO_READ_ONLY) != 1;
 		return 0;
 	case HR__CU_ATTR_DMA_BUF:
-		*value = 1;
+		*value = fake_setting(FAKE_EXPORT) != 0;
 		return 0;
 	default:
 		return HR__CU_INVALID_VALUE;

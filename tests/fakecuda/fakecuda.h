@@ -20,6 +20,7 @@
  *   "lost_after"   operations of streams until the device is lost (0: never)
  *   "no_register"  host memory cannot be registered (0)
  *   "no_memops"    streams cannot write values (0)
+ *   "export"       memory can become a dma-buf; costs a descriptor each (0)
  *   "no_read_only" host memory cannot be registered read-only; 2: nor does the device say so (0)
  * Return: 0, -1 for an unknown name.
  */

@@ -92,7 +92,11 @@ int cuMemAlloc_v2(uint64_t *ptr, size_t len)
 	}
 	a->map = mmap(NULL, a->map_len, PROT_NONE, MAP_SHARED, fd, 0);
 	a->alias = mmap(NULL, a->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	a->fd = fd;
+	a->fd = -1;
+	if (fake_setting(FAKE_EXPORT))
+		a->fd = fd;
+	else
+		close(fd);
 	if (a->map == MAP_FAILED || a->alias == MAP_FAILED)
 		abort();
 	memset(a->alias, 0xa5, a->map_len < SMALL_BYTES ? a->map_len : SMALL_BYTES);
@@ -123,7 +127,8 @@ int cuMemFree_v2(uint64_t ptr)
 	if (a && a->base == ptr && a->alias) {
 		alias = a->alias;
 		a->alias = NULL;
-		close(a->fd);
+		if (a->fd >= 0)
+			close(a->fd);
 		len = a->map_len;
 	}
 	pthread_mutex_unlock(&lock);
@@ -169,7 +174,7 @@ int cuMemGetHandleForAddressRange(void *handle, uint64_t ptr, size_t len, int ty
 		return HR__CU_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
 	a = find_alloc(ptr, len);
-	if (a && a->alias && a->base == ptr)
+	if (a && a->alias && a->base == ptr && a->fd >= 0)
 		fd = dup(a->fd);
 	pthread_mutex_unlock(&lock);
 	if (fd < 0)

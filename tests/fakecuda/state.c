@@ -22,10 +22,11 @@ static const char *const counter_names[FAKE_COUNTER_COUNT] = {
 };
 
 static const char *const setting_names[FAKE_SETTING_COUNT] = {
-	"devices", "version", "delay_us", "lost_after", "no_register", "no_read_only", "no_memops",
+	"devices",     "version",      "delay_us",  "lost_after",
+	"no_register", "no_read_only", "no_memops", "export",
 };
 
-static const long setting_defaults[FAKE_SETTING_COUNT] = {2, 13000, 0, 0, 0, 0};
+static const long setting_defaults[FAKE_SETTING_COUNT] = {2, 13000, 0, 0, 0, 0, 0, 0};
 
 static struct {
 	char function[40];

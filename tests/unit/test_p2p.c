@@ -171,6 +171,7 @@ static int set_up(void **state)
 	t.dir = test_mkdir();
 	t.path = test_file(t.dir, "data", FILE_LEN);
 	t.got = malloc(ROOM);
+	fake.set("export", 1);
 	assert_int_equal(hr_device_open("cuda:0", &t.dev), 0);
 	assert_int_equal(hr_file_open(t.path, HR_FILE_READ | HR_FILE_WRITE, &t.file), 0);
 	assert_int_equal(hr_buffer_alloc(t.dev, ROOM, &t.buf), 0);
@@ -346,12 +347,58 @@ static void test_buffer_refused(void **state)
 	expect_refusal("another");
 }
 
+/* The file must hold the pattern but for [off, +len), which has what the buffer had. */
+static void check_file(uint64_t off, uint64_t len, uint64_t seed)
+{
+	uint8_t *all = malloc(FILE_LEN);
+	int fd = open(t.path, O_RDONLY | O_CLOEXEC);
+
+	assert_int_equal(pread(fd, all, FILE_LEN, 0), FILE_LEN);
+	for (uint64_t i = 0; i < FILE_LEN; i++) {
+		uint8_t want =
+			i >= off && i - off < len ? (uint8_t)(i - off + seed) : test_pattern(i);
+
+		if (all[i] != want)
+			fail_msg("write of %llu + %llu: byte %llu of the file is %02x, not %02x",
+				 (unsigned long long)off, (unsigned long long)len,
+				 (unsigned long long)i, all[i], want);
+	}
+	close(fd);
+	free(all);
+}
+
+/* Bodies by p2p, edges through the page cache; from any place of the buffer. */
 static void test_writes(void **state)
+{
+	static const uint64_t offs[] = {0, 1, 4095, 4096, 100000}, lens[] = {1, 4096, 8193, 300001};
+	static const uint64_t srcs[] = {0, 3, 512};
+	struct hr_engine *engine = open_engine(HR_PATH_P2P);
+
+	for (uint32_t k = 0; k < 5 * 4 * 3; k++) {
+		uint64_t off = offs[k % 5], len = lens[k / 5 % 4], src = srcs[k / 20];
+		char *again;
+
+		for (uint64_t i = 0; i < len; i++)
+			t.got[i] = (uint8_t)(i + k);
+		assert_int_equal(hr_buffer_copy_in(t.buf, src, t.got, len), 0);
+		assert_int_equal(hr_write(engine, t.file, off, len, t.buf, src), len);
+		check_file(off, len, k);
+		again = test_file(t.dir, "data", FILE_LEN);
+		free(again);
+	}
+	assert_true(carried(engine, HR_PATH_P2P) > 1000000);
+	assert_int_equal(hr_engine_close(engine), 0);
+}
+
+/* A drive that gets other bytes than the device has is found out before anybody's file is written. */
+static void test_lost_writes(void **state)
 {
 	struct hr_engine *engine = open_engine(HR_PATH_P2P);
 
+	module.loses_bytes = true;
 	assert_int_equal(hr_write(engine, t.file, 0, 4096, t.buf, 0), -HR_E_PATH_REFUSED);
-	assert_non_null(strstr(hr_error_detail(), "read-back"));
+	assert_non_null(strstr(hr_error_detail(), "other bytes"));
+	check_file(0, 0, 0);
 	assert_int_equal(hr_engine_close(engine), 0);
 }
 
@@ -412,9 +459,9 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		CASE(test_bytes),      CASE(test_gather),         CASE(test_refusals),
-		CASE(test_lost_bytes), CASE(test_buffer_refused), CASE(test_writes),
-		CASE(test_revoked),    CASE(test_threads),
+		CASE(test_bytes),       CASE(test_gather),         CASE(test_refusals),
+		CASE(test_lost_bytes),  CASE(test_buffer_refused), CASE(test_writes),
+		CASE(test_lost_writes), CASE(test_revoked),        CASE(test_threads),
 	};
 
 	if (!direct_works()) {

@@ -5,6 +5,7 @@
 # Afterwards FOLDER/kernel has the tree, FOLDER/release its name, and FOLDER/toolchain the C library
 # that the tools for building modules need. A complete folder is left as it is.
 set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin # depmod, for users whose shell does not look there
 
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)

@@ -2,6 +2,7 @@
 """Makes the guest's initramfs: programs of this machine with the libraries they need, our own
 programs, kernel modules with what they depend on, and the guest's scripts. Knows no QEMU.
 """
+import lzma
 import os
 import re
 import shutil
@@ -64,6 +65,7 @@ class Image:
         os.symlink(os.path.abspath(path), f"{self.root}/usr/bin/{os.path.basename(path)}")
 
     def modules(self, names):
+        """Unpacked, because this machine's modprobe may need a library for that which ldd misses."""
         folder = f"/usr/lib/modules/{self.release}"
         depends = {}
         with open(self.kernel + folder + "/modules.dep", encoding="ascii") as lines:
@@ -71,12 +73,15 @@ class Image:
                 file, needs = line.strip().split(":")
                 depends[re.sub(r"\.ko.*", "", os.path.basename(file)).replace("-", "_")] = (
                     [file] + needs.split())
-        for name in names:
-            for file in depends[name.replace("-", "_")]:
-                self.place(f"{self.kernel}{folder}/{file}", f"{folder}/{file}")
-        for name in os.listdir(self.kernel + folder):
-            if name.startswith("modules."):
-                self.place(f"{self.kernel}{folder}/{name}", f"{folder}/{name}")
+        for file in {file for name in names for file in depends[name.replace("-", "_")]}:
+            target = f"{self.root}{folder}/{file.removesuffix('.xz')}"
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            opener = lzma.open if file.endswith(".xz") else open
+            with opener(f"{self.kernel}{folder}/{file}", "rb") as packed, open(target, "wb") as out:
+                shutil.copyfileobj(packed, out)
+        # The lists of what is built in are in no package: depmod misses them, and is right otherwise.
+        subprocess.run([which("depmod"), "-b", self.root, self.release], check=True,
+                       stderr=subprocess.DEVNULL)
 
     def pack(self, archive):
         with open(archive, "wb") as out:

@@ -28,7 +28,7 @@ class Machine:
     """One guest. `questions` answers what its tests ask: {verb: function(words) -> text}."""
 
     def __init__(self, name, folder, accelerator, tests, args, cpu="max", append="",
-                 timeout=300, memory="640M"):
+                 timeout=600, memory="640M"):
         self.name, self.folder, self.accelerator = name, folder, accelerator
         self.tests, self.args, self.cpu, self.append = tests, args, cpu, append
         self.timeout, self.memory = timeout, memory
@@ -121,6 +121,7 @@ class Machine:
     def run(self):
         """Boot, again if it died before the tests began. Return: results."""
         start = time.monotonic()
+        open(self.console, "wb").close()
         for _ in range(BOOT_TRIES):
             self.boot()
             if self.started:
@@ -136,7 +137,8 @@ class Machine:
         return counts
 
     def show_console(self):
-        text = open(self.console, encoding="utf-8", errors="replace").read().splitlines()
-        print(f"--- end of {os.path.relpath(self.console)}")
-        for line in text[-60:]:
-            print("    " + line.rstrip())
+        for path in (self.console, f"{self.folder}/{self.name}.qemu"):
+            text = open(path, encoding="utf-8", errors="replace").read().splitlines()
+            print(f"--- end of {os.path.relpath(path)}")
+            for line in text[-60:]:
+                print("    " + line.rstrip())

@@ -126,7 +126,7 @@ def direct(accel):
         *drive(0), *drive(1), *drive(2), *drive(3),
         *below_switch("nvme,serial=n0,drive=d0", "nvme,serial=n1,drive=d1",
                       "nvme,serial=n2,drive=d2", "nvme,serial=n3,drive=d3",
-                      "ivshmem-plain,memdev=bar")], timeout=400)
+                      "ivshmem-plain,memdev=bar")], timeout=900)
 
 
 def refusals(accel):
@@ -134,17 +134,20 @@ def refusals(accel):
     return peer_machine("refusals", accel, ["refusals", "fuzz", "bytes"], [
         *drive(0), *drive(1), *below_switch("nvme,serial=n0,drive=d0", "nvme,serial=n1,drive=d1",
                                             "ivshmem-plain,memdev=bar")],
-        timeout=300 + 3 * FUZZ_SECONDS, append=f"headrace.fuzz={FUZZ_SECONDS}")
+        timeout=900 + 3 * FUZZ_SECONDS, append=f"headrace.fuzz={FUZZ_SECONDS}")
 
 
-def apart(accel):
-    """Drive and device on root ports of a processor that is not known to join them."""
-    ports = []
-    for number in (0, 1):
-        ports += ["-device", f"pcie-root-port,id=rp{number},chassis={number + 1},slot={number + 1}"]
-    return peer_machine("apart", accel, ["apart"], [
-        *drive(0), *ports, "-device", "nvme,serial=n0,drive=d0,bus=rp0",
-        "-device", "ivshmem-plain,memdev=bar,bus=rp1"])
+def on_root_ports(name, cpu):
+    """Drive and device on two root ports: the kernel knows whether the processor joins them."""
+    def build(accel):
+        ports = []
+        for number in (0, 1):
+            ports += ["-device",
+                      f"pcie-root-port,id=rp{number},chassis={number + 1},slot={number + 1}"]
+        return peer_machine(name, accel, [name], [
+            *drive(0), *ports, "-device", "nvme,serial=n0,drive=d0,bus=rp0",
+            "-device", "ivshmem-plain,memdev=bar,bus=rp1"], cpu=cpu)
+    return build
 
 
 def behind_iommu(name, append):
@@ -165,7 +168,8 @@ def numa(accel):
     switch = below_switch("nvme,serial=n0,drive=d0", "ivshmem-plain,memdev=bar")
     switch[1] += ",bus=far"
     return peer_machine("numa", accel, ["numa"], [
-        *args, *drive(0), "-device", "pxb-pcie,id=far,bus=pcie.0,bus_nr=32,numa_node=1", *switch])
+        *args, *drive(0), "-device", "pxb-pcie,id=far,bus=pcie.0,bus_nr=32,numa_node=1", *switch],
+        memory="512M")
 
 
 MACHINES = {
@@ -173,7 +177,8 @@ MACHINES = {
     "kernel": kernel,
     "direct": direct,
     "refusals": refusals,
-    "apart": apart,
+    "apart": on_root_ports("apart", "qemu64"),
+    "rootports": on_root_ports("rootports", "EPYC"),
     "translating": behind_iommu("translating", "intel_iommu=on"),
     "numa": numa,
     "passthrough": behind_iommu("passthrough", "intel_iommu=on iommu=pt"),

@@ -69,7 +69,26 @@ on_filesystem()
 		--requests 2000 --verify "$file"
 	try "$name stream" headrace stream --device vgpu:0 --format tokens --dtype u16 \
 		--seq-len 1024 --batch-size 32 --steps 50 --path p2p --verify "$file"
+	writes "$name" "$2"
 	like "$name explain" '*path*p2p*trial read*' "$(headrace explain --device vgpu:0 "$file")"
+}
+
+# writes NAME MOUNTPOINT: 8 MiB out of the GPU, checked by the command and counted on the host
+writes()
+{
+	local trace
+
+	ask trace-mark >/dev/null
+	try "$1 writes" headrace bench --device vgpu:0 --path p2p --rw write --bs 64K --size 8M \
+		--requests 128 --seconds 60 --verify "$2/out"
+	trace=$(ask trace-count "$bar_first" "$bar_last")
+	if (($(value in_bytes "$trace") >= 8388608)); then
+		ok "$1 writes: out of the BAR"
+	else
+		fail "$1 writes: $trace"
+	fi
+	try "$1 copy" headrace cp --device vgpu:0 --verify "$2/data" "$2/copy"
+	try "$1 copy: the same" cmp "$2/data" "$2/copy"
 }
 
 # The same bytes into host memory are seen outside the BAR, or the trace would prove nothing.

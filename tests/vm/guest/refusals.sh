@@ -26,7 +26,7 @@ dmsetup remove half --noudevsync
 
 mkfs.btrfs -q -f /dev/nvme1n1 && mount -t btrfs /dev/nvme1n1 /mnt/btrfs && make_data /mnt/btrfs
 refused "btrfs" "on btrfs nobody has seen it work" /mnt/btrfs/data
-like "a write on btrfs" "*p2p*refused*writes take*" \
+like "a write on btrfs" "*p2p*refused*btrfs takes the page cache*" \
 	"$(headrace bench --device vgpu:0 --rw write --bs 64K --requests 4 --path p2p --overwrite \
 		/mnt/btrfs/data 2>&1)"
 umount /mnt/btrfs

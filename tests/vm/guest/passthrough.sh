@@ -11,3 +11,5 @@ like "check: the module" "*headrace_peer*loaded*" "$text"
 like "check: the BAR" "*BAR of vgpu:0*all of its memory*" "$text"
 like "check: the way" "*nvme0 -> vgpu:0*PCIe distance*" "$text"
 try "check: direct" headrace check --device vgpu:0 --require direct /mnt/ext4/data
+try "where direct is required" env HEADRACE_REQUIRE=direct headrace stream --device vgpu:0 \
+	--format tokens --dtype u16 --seq-len 500 --batch-size 8 --steps 20 --verify /mnt/ext4/data

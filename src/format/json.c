@@ -41,7 +41,7 @@ const char *hr__json_show(char out[HR__JSON_SHOWN], const char *text)
 {
 	size_t n = 0;
 
-	for (; text[n] && n < HR__JSON_SHOWN - 4; n++) {
+	for (; n < HR__JSON_SHOWN - 4 && text[n]; n++) {
 		uint8_t c = (uint8_t)text[n];
 		/* C1 controls are 0xc2 0x80 to 0xc2 0x9f in UTF-8. */
 		bool c1 = n && (uint8_t)text[n - 1] == 0xc2 && c < 0xa0;

@@ -47,7 +47,7 @@ static bool find_dtype(enum hr_weight_type type, enum hr_dtype *out)
 	char lower[16];
 	size_t i = 0;
 
-	for (; name[i] && i < sizeof(lower) - 1; i++)
+	for (; i < sizeof(lower) - 1 && name[i]; i++)
 		lower[i] = (char)tolower((unsigned char)name[i]);
 	lower[i] = '\0';
 	return hr_dtype_parse(lower, out) == 0;

@@ -15,7 +15,8 @@
 
 /* A body shorter than this is not worth two more requests for its edges. */
 #define IN_PLACE_MIN (64u << 10)
-#define GAP 4096u /* for what is staged: reading this much too much is cheaper than one more request */
+#define GAP                                                                                        \
+	4096u /* for what is staged: reading this much too much is cheaper than one more request */
 
 struct host {
 	struct hr__transport t;

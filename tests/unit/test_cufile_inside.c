@@ -107,8 +107,7 @@ static void hostile(void **state)
 		"{\"properties\": {\"io_batchsize\": \"12\"}}",
 		"{\"properties\": {\"io_batchsize\": 1e99}}",
 		"{\"logging\": {\"max_file_size_mb\": -2}}",
-		"{\"properties\": "
-		"{\"posix_pool_slab_size_kb\":[1,2],\"posix_pool_slab_count\":[1]}}",
+		"{\"properties\":{\"posix_pool_slab_size_kb\":[1],\"posix_pool_slab_count\":[]}}",
 		"{\"properties\": {\"posix_pool_slab_size_kb\":[0],\"posix_pool_slab_count\":[1]}}",
 		"{\"properties\": {\"posix_pool_slab_size_kb\": {}, \"posix_pool_slab_count\": 3}}",
 	};

@@ -29,7 +29,8 @@ struct hr_config {
 	enum hr_path path;      /* HEADRACE_PATH: auto */
 	bool require_direct;    /* HEADRACE_REQUIRE=direct: false */
 	enum hr_log_level log;  /* HEADRACE_LOG: warn */
-	uint64_t staging_bytes; /* HEADRACE_STAGING_BYTES: 24 MiB, 256 KiB..16 GiB */
+	uint64_t staging_bytes; /* HEADRACE_STAGING_BYTES, 256 KiB..16 GiB; 0: 24 MiB, or
+				   4 MiB for each thread of an engine, up to 64 MiB */
 	bool no_uring;          /* HEADRACE_NO_URING=1: false */
 	uint64_t pin_bytes;     /* HEADRACE_PIN_BYTES: a quarter of what this process may use */
 	bool stats;             /* HEADRACE_STATS=1: false; publish statistics, see stats.h */

@@ -17,7 +17,6 @@
 static struct hr_config config = {
 	.path = HR_PATH_AUTO,
 	.log = HR_LOG_WARN,
-	.staging_bytes = 24ull << 20,
 };
 static pthread_once_t config_once = PTHREAD_ONCE_INIT;
 

@@ -24,4 +24,7 @@ uint64_t hr__memory_allowed(void);
  */
 uint64_t hr__memory_available(const char *root);
 
+/* hr__staging_bytes() - of an engine that may start @threads: HEADRACE_STAGING_BYTES, or its default. */
+uint64_t hr__staging_bytes(uint32_t threads);
+
 #endif

@@ -41,7 +41,7 @@ static bool has_ipc_lock(const struct hr__report *r)
 
 static void check_memlock(struct hr__report *r, const char *limits)
 {
-	uint64_t bytes, want = hr_config_get()->staging_bytes;
+	uint64_t bytes, want = hr__staging_bytes(0);
 
 	if (has_ipc_lock(r))
 		hr__report_add(r, GROUP, "RLIMIT_MEMLOCK", HR_CHECK_OK, "",

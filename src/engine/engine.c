@@ -13,9 +13,11 @@
 #include "base/util.h"
 #include "engine/engine.h"
 
-#define ENOUGH_IN_FLIGHT 96u       /* requests */
-#define SEG_BATCH 256u             /* segments taken from the queue or a transport at once */
-#define LANE_NAP_NS (200u * 1000u) /* longest look at the device while the drive may answer */
+#define ENOUGH_IN_FLIGHT 96u /* requests */
+#define SEG_BATCH 256u       /* segments taken from the queue or a transport at once */
+#define LANE_NAP_NS                                                                                \
+	(200u * 1000u) /* how long the drive is waited for while the device moves something */
+#define LANE_NAP_MAX_NS (6400u * 1000u) /* and when that has brought nothing several times */
 
 /* Rings and threads belong to the process and thread that used the engine first. */
 int hr__engine_check_owner(struct hr_engine *e)
@@ -309,6 +311,7 @@ static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 	struct hr__seg *segs[SEG_BATCH];
 	uint32_t sent, want = 0;
 	int busy = 0, n;
+	bool moved;
 
 	/* In batches, so that hot reads come back soon: whoever waits has enough after the first. */
 	do {
@@ -329,15 +332,22 @@ static int turn(struct hr_engine *e, uint32_t ios, uint64_t timeout_ns)
 	if (ios && e->ioq->in_flight)
 		want = worth_waiting(e, ios);
 	n = e->ioq->ops->pump(e->ioq, segs, round_max(e, want), want,
-			      busy ? hr__min(timeout_ns, LANE_NAP_NS) : timeout_ns);
+			      busy ? hr__min(timeout_ns, hr__max(e->nap_ns, LANE_NAP_NS))
+				   : timeout_ns);
 	if (n < 0)
 		return n;
 	for (int i = 0; i < n; i++)
 		segs[i]->owner->ops->arrived(segs[i]->owner, segs[i]);
-	if (!harvest(e, false) && !want && busy) {
+	moved = harvest(e, false) > 0;
+	if (!moved && !want && busy) {
 		wait_lanes(e, hr__min(timeout_ns, LANE_NAP_NS));
-		harvest(e, false);
+		moved = harvest(e, false) > 0;
 	}
+	/* A device that is late is not looked at by one system call after the other. */
+	if (n || moved || !busy)
+		e->nap_ns = LANE_NAP_NS;
+	else
+		e->nap_ns = (uint32_t)hr__min(2 * hr__max(e->nap_ns, LANE_NAP_NS), LANE_NAP_MAX_NS);
 	return 0;
 }
 

@@ -67,6 +67,7 @@ struct hr_engine {
 	struct hr__transport *host, *bounce; /* host: NULL where the CPU cannot reach the device */
 	struct hr__transport *pagecache;     /* opened when a way first has use for it */
 	struct hr__transport *p2p;           /* likewise */
+	uint32_t nap_ns;                     /* of the next wait beside a busy device */
 	uint64_t gathered;                   /* see struct hr__transport_env */
 	pthread_t owner;
 	bool owned;

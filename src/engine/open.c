@@ -9,6 +9,7 @@
 
 #include "base/fail.h"
 #include "base/fork.h"
+#include "base/memlimit.h"
 #include "base/util.h"
 #include "engine/engine.h"
 
@@ -42,7 +43,7 @@ static int complete_options(const struct hr_engine_options *in, struct hr_engine
 	if (o->threads > THREADS_MAX)
 		return refuse_option("threads", o->threads, "1 to 256");
 	if (!o->staging_bytes)
-		o->staging_bytes = config->staging_bytes;
+		o->staging_bytes = hr__staging_bytes(o->threads);
 	if (o->staging_bytes < STAGING_MIN || o->staging_bytes > STAGING_MAX)
 		return refuse_option("staging_bytes", o->staging_bytes, "256 KiB to 16 GiB");
 	o->staging_bytes = hr__align_up(o->staging_bytes, HR__STAGING_ALIGN);

@@ -14,6 +14,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/memlimit.h"
 #include "base/numa.h"
 #include "base/util.h"
 #include "file/file.h"
@@ -84,7 +85,7 @@ static uint64_t staging_share(const struct hr_loader *loader)
 	uint64_t block = STAGING_BLOCK;
 	uint64_t sample = hr__align_up(loader->ds->info.sample_bytes + block, block);
 	uint64_t batch = loader->opts.batch_size * sample;
-	uint64_t share = hr_config_get()->staging_bytes / hr__max(1, loader->opts.threads);
+	uint64_t share = hr__staging_bytes(0) / hr__max(1, loader->opts.threads);
 
 	return hr__max(STAGING_MIN, hr__max(share, hr__min(batch, STAGING_MAX)));
 }

@@ -20,7 +20,6 @@ struct job {
 	const off_t *file_offset, *buffer_offset;
 	ssize_t *bytes;
 	unsigned int epoch;
-	pthread_t caller;
 	bool done;
 };
 
@@ -35,6 +34,7 @@ static pthread_cond_t more = PTHREAD_COND_INITIALIZER, finished = PTHREAD_COND_I
 static struct job *queue, **queue_end = &queue;
 static struct stream *streams;
 static pthread_t workers[WORKERS_MAX];
+static _Thread_local struct job *sending; /* by this thread, at this moment */
 static unsigned int n_workers;
 static bool stop;
 
@@ -110,7 +110,7 @@ static bool start_workers(void)
 static void stream_arrived(void *arg)
 {
 	struct job *job = arg;
-	bool alone = pthread_equal(job->caller, pthread_self());
+	bool alone = sending == job;
 
 	pthread_mutex_lock(&lock);
 	if (!alone && n_workers && !stop) {
@@ -213,7 +213,9 @@ static int send_job(struct job *job, CUstream stream)
 	pthread_mutex_unlock(&lock);
 	if (!ready)
 		return -CU_FILE_ASYNC_NOT_SUPPORTED;
+	sending = job;
 	ret = hr_stream_call(stream, stream_arrived, job);
+	sending = NULL;
 	if (ret)
 		cf_log(CF_ERROR, "cufio", "%s", hr_error_detail());
 	if (ret == -ENOTSUP) /* captured into a graph */
@@ -229,7 +231,6 @@ static int request(CUfileHandle_t fh, struct job *job, CUstream stream)
 	if (!job->handle)
 		return -CU_FILE_HANDLE_NOT_REGISTERED;
 	job->epoch = cf_epoch();
-	job->caller = pthread_self();
 	ret = job->handle->file ? cf_device_warm(job->request.base) : 0;
 	if (!ret)
 		ret = send_job(job, stream);

@@ -338,8 +338,6 @@ static int submit_entered(struct batch *b, unsigned int nr, const CUfileIOParams
 		return ret;
 	turn_take(b);
 	if (nr > b->n_free)
-		pump(b, 0, 0);
-	if (nr > b->n_free)
 		ret = -CU_FILE_BATCH_FULL;
 	else
 		submit(b, handles, nr, p);

@@ -45,7 +45,15 @@ static void unlock_all(void)
  */
 static void in_child(void)
 {
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+	static const pthread_cond_t fresh_cond = PTHREAD_COND_INITIALIZER;
+
 	atomic_fetch_add(&forks, 1);
+	gate_lock = fresh;
+	all_out = fresh_cond;
+	cf_log_forked();
+	cf_settings_forked();
+	cf_stats_forked();
 	cf_pool_forked();
 	cf_async_forked();
 	cf_table_forked();
@@ -130,12 +138,12 @@ static int open_locked(void)
 	if (!s->flag[CUFILE_PARAM_PROPERTIES_ALLOW_COMPAT_MODE] &&
 	    !s->flag[CUFILE_PARAM_FORCE_COMPAT_MODE]) {
 		cf_log(CF_ERROR, "cufio-drv",
-		       "compat mode is forbidden and there is no kernel path; set "
+		       "compat mode is forbidden and there is no nvidia-fs; set "
 		       "properties.allow_compat_mode to true");
 		cf_settings_thaw();
 		return -CU_FILE_DRIVER_NOT_INITIALIZED;
 	}
-	cf_log(CF_INFO, "cufio-drv", "headrace %s, cuFile %d.%d, no kernel path", hr_version(),
+	cf_log(CF_INFO, "cufio-drv", "headrace %s, cuFile %d.%d, no nvidia-fs", hr_version(),
 	       CF_VERSION / 1000, CF_VERSION % 1000 / 10);
 	atomic_store(&closed_before, false);
 	atomic_store(&uses, 1);
@@ -207,6 +215,7 @@ static void tear_down(void)
 	cf_buffers_clear();
 	if (alone) {
 		cf_engines_close();
+		cf_buffers_clear(); /* those that a late answer had kept */
 		cf_devices_close();
 	}
 	cf_settings_thaw();

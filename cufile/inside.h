@@ -229,6 +229,9 @@ ssize_t cf_transfer(struct cf_handle *handle, const struct cf_request *request);
 /* cf_async_close() - no more workers; streams are forgotten. */
 void cf_async_close(void);
 void cf_async_forked(void);
+void cf_log_forked(void);
+void cf_settings_forked(void);
+void cf_stats_forked(void);
 
 /* -- stats.c --------------------------------------------------------------------------------------- */
 

@@ -116,3 +116,11 @@ void cf_log_write(enum cf_level level, const char *module, int line, const char 
 	pthread_mutex_unlock(&lock);
 	errno = saved;
 }
+
+/* In a child: whoever had the lock is not here. */
+void cf_log_forked(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	lock = fresh;
+}

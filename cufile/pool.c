@@ -197,10 +197,12 @@ int cf_engine_get(struct cf_device *device, struct cf_engine **out)
 		ret = engine_new(device, slot < LARGE_ENGINES ? STAGING_LARGE : STAGING_SMALL, 64,
 				 &engine);
 		pthread_mutex_lock(&lock);
-		if (ret)
-			pool->taken[slot] = false;
-		else
+		if (!ret)
 			pool->engines[slot] = engine;
+		else
+			pool->taken[slot] = false;
+		if (ret && waiting)
+			pthread_cond_broadcast(&came_back);
 		pthread_mutex_unlock(&lock);
 		if (ret)
 			return ret;

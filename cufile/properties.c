@@ -9,7 +9,7 @@
 #include "cufile/inside.h"
 
 #define KB_MAX (1ull << 40) /* of a setter: nobody has that */
-#define BAR1_LINE 1         /* of the file resource */
+#define BARS 6              /* lines of the file resource; below them are the ROM and bridges */
 
 _Static_assert(sizeof(CUfileDrvProps_t) == 56, "what callers have room for");
 _Static_assert(offsetof(CUfileDrvProps_t, max_batch_io_size) == 48, "old ones end here");
@@ -142,8 +142,10 @@ static size_t bar_kb(const char *pci)
 	file = fopen(path, "re");
 	if (!file)
 		return 0;
-	for (int i = 0; fgets(line, sizeof(line), file); i++) {
-		if (i == BAR1_LINE && sscanf(line, "%llx %llx", &first, &last) == 2 && last > first)
+	/* The memory is the largest: BAR 1 of older GPUs, BAR 2 where BAR 0 has 64 bits. */
+	for (int i = 0; i < BARS && fgets(line, sizeof(line), file); i++) {
+		if (sscanf(line, "%llx %llx", &first, &last) == 2 && last > first &&
+		    ((last - first + 1) >> 10) > kb)
 			kb = (size_t)((last - first + 1) >> 10);
 	}
 	fclose(file);

@@ -324,3 +324,11 @@ CF_EXPORT CUfileError_t cuFileSetParameterGpuBounceBufferSlabArray(const size_t 
 {
 	return set_slabs(&wish.value.gpu_slabs, &wish.gpu_slabs, size_values, count_values, len);
 }
+
+/* In a child: whoever had the lock is not here. */
+void cf_settings_forked(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	lock = fresh;
+}

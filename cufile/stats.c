@@ -302,3 +302,11 @@ CF_EXPORT CUfileError_t cuFileGetStatsL3(CUfileStatsLevel3_t *stats)
 {
 	return get(3, stats, sizeof(*stats));
 }
+
+/* In a child: whoever had the lock is not here. */
+void cf_stats_forked(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	lock = fresh;
+}

@@ -18,7 +18,7 @@ extern "C" {
 /* One path that was weighed. */
 struct hr_path_verdict {
 	enum hr_path path;
-	const char *name; /* static; also for paths that this build does not have ("p2p") */
+	const char *name; /* static */
 	int taken;        /* 1 for the path that reads of this file take */
 	char reason[192]; /* why not; for the path taken: how it works here */
 	char fix[192];    /* what would change a "no"; "" if nothing */

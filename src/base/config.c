@@ -30,7 +30,7 @@ static void complain(const char *name, const char *value, const char *allowed)
 static void read_path(const char *name, const char *value)
 {
 	if (hr_path_parse(value, &config.path))
-		complain(name, value, "auto, host, bounce or pagecache");
+		complain(name, value, "auto, host, bounce, pagecache or p2p");
 }
 
 static void read_require(const char *name, const char *value)

@@ -40,7 +40,8 @@ enum hr_cache hr__cache_choose(const struct hr_engine *e, struct hr_file *file)
 	if (hint == HR_CACHE_DROP)
 		return HR_CACHE_DROP;
 	/* Options that say where data goes, and files that are memory, leave nothing to decide. */
-	if (e->opts.direct || e->opts.buffered || file->memory_backed)
+	if (e->opts.direct || e->opts.buffered || e->opts.path == HR_PATH_P2P ||
+	    file->memory_backed)
 		return HR_CACHE_AUTO;
 	if (hint == HR_CACHE_AUTO && !must_pass)
 		return HR_CACHE_AUTO;

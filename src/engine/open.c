@@ -65,6 +65,10 @@ static int complete_options(const struct hr_engine_options *in, struct hr_engine
 	if (o->cache == HR_CACHE_AUTO && !(config->cache == HR_CACHE_KEEP && o->direct))
 		o->cache = config->cache;
 	o->buffered |= o->cache == HR_CACHE_KEEP && !config->require_direct;
+	if (o->map && o->migrates)
+		return hr__fail(EINVAL,
+				"engine options map and migrates exclude each other: SIGBUS is "
+				"unblocked for one thread only");
 	if (o->buffered && o->direct)
 		return hr__fail(EINVAL, "engine options buffered and direct exclude each other");
 	if (o->direct && o->path == HR_PATH_PAGECACHE)

@@ -65,6 +65,8 @@ static int add_mapping(struct hr_engine *e, struct hr_file *file,
 	if (verdicts[i].score <= 0)
 		return 0;
 	ret = hr__mapping_get(file, e->dev, false, &way->mapping);
+	if (!ret && forced)
+		ret = hr__open_pagecache(e);
 	if (!ret)
 		return 0;
 	way->mapping = NULL;
@@ -100,8 +102,11 @@ int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op
 {
 	struct hr__way *way = &route->ways[op][cast];
 	struct hr__verdict verdicts[HR_PATH_MAX];
-	struct hr__shape shape = {
-		.op = op, .cast = cast, .map = e->opts.map, .buffered = e->opts.buffered};
+	enum hr_cache cache = op == HR_READ ? hr__cache_choose(e, route->file) : HR_CACHE_AUTO;
+	struct hr__shape shape = {.op = op,
+				  .cast = cast,
+				  .map = e->opts.map,
+				  .buffered = e->opts.buffered || cache == HR_CACHE_KEEP};
 	struct hr__limits *limits = &way->limits;
 	int best, ret;
 
@@ -110,7 +115,7 @@ int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op
 	if (best < 0)
 		return best;
 	*limits = verdicts[best].limits;
-	way->cache = op == HR_READ ? hr__cache_choose(e, route->file) : HR_CACHE_AUTO;
+	way->cache = cache;
 	if (op == HR_READ && (e->opts.buffered || way->cache == HR_CACHE_KEEP))
 		limits->offset_align = limits->memory_align = 1;
 	/*

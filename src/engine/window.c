@@ -146,7 +146,9 @@ static uint32_t add_list(struct hr_engine *e, struct hr_io *io)
 	struct hr__seg *seg;
 	uint32_t n;
 
-	if (!e->window_mapping || !e->window_mapping->pinned)
+	/* A list looks at its pieces until it is back; those of hr_gather() may be the caller's before. */
+	if (!e->window_mapping || !e->window_mapping->pinned ||
+	    (io->pieces && (io->state_ & HR__IO_INTERNAL)))
 		return 0;
 	seg = seg_get(e);
 	if (!seg)
@@ -188,6 +190,7 @@ static void pop_queued(struct hr_engine *e)
 	if (!e->queued)
 		e->queued_end = &e->queued;
 	io->arriving_--;
+	e->gathered += !io->arriving_;
 	if (--io->pending_ == 0)
 		hr__io_finish(e, io);
 }
@@ -317,6 +320,7 @@ static void skip(struct hr_engine *e, struct hr__plan_segment *plan)
 		struct hr_io *io = d->owner;
 
 		io->arriving_ -= d->len;
+		e->gathered += !io->arriving_;
 		io->pending_ -= d->len;
 		if (!io->pending_)
 			hr__io_finish(e, io);
@@ -376,8 +380,9 @@ static struct hr__transport *by_way(const struct hr_engine *e, const struct hr__
 	const struct hr__route *route = seg->route;
 	const struct hr_io *io = seg->plan.first.owner;
 
-	/* The edges of a write go through the page cache, which is host memory. */
-	if (route->ways[seg->op][seg->from != seg->to].path == HR_PATH_P2P && !seg->plan.unaligned)
+	/* Edges of a write and what is read again go through the page cache: that is host memory. */
+	if (route->ways[seg->op][seg->from != seg->to].path == HR_PATH_P2P &&
+	    !seg->plan.unaligned && !seg->again)
 		return hr__p2p_ready(e->p2p, io->buffer) ? e->p2p : e->bounce;
 	return seg->plan.in_place && e->host ? e->host : e->bounce;
 }

@@ -17,6 +17,14 @@
 #include "base/util.h"
 #include "file/fsinfo.h"
 
+/* Since Linux 5.16. */
+#ifndef CIFS_SUPER_MAGIC
+#define CIFS_SUPER_MAGIC 0xff534d42
+#endif
+#ifndef SMB2_SUPER_MAGIC
+#define SMB2_SUPER_MAGIC 0xfe534d42
+#endif
+
 #define PROC_MOUNTS "/proc/self/mountinfo"
 #define MOUNTS_MAX (8u << 20) /* bytes of mountinfo that are read at most */
 #define LINE_MAX_BYTES 8192u  /* longer lines are skipped */
@@ -43,6 +51,8 @@ static const struct fs_type types[] = {
 	 "chattr +C on a new, empty file avoids that"},
 	{F2FS_SUPER_MAGIC, "f2fs", HR__DIRECT_PROBE, HR__RESIDENCY_CACHESTAT, ""},
 	{MSDOS_SUPER_MAGIC, "vfat", HR__DIRECT_YES, HR__RESIDENCY_CACHESTAT, ""},
+	{CIFS_SUPER_MAGIC, "cifs", HR__DIRECT_PROBE, HR__RESIDENCY_CACHESTAT, ""},
+	{SMB2_SUPER_MAGIC, "smb2", HR__DIRECT_PROBE, HR__RESIDENCY_CACHESTAT, ""},
 	{NFS_SUPER_MAGIC, "nfs", HR__DIRECT_PROBE, HR__RESIDENCY_CACHESTAT, ""},
 	{SQUASHFS_MAGIC, "squashfs", HR__DIRECT_NO, HR__RESIDENCY_CACHESTAT,
 	 "squashfs unpacks its blocks into the page cache; copy the file to another file system"},

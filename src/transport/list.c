@@ -78,7 +78,8 @@ uint32_t hr__list_hold(struct hr__mapping *m, struct hr__seg *seg, struct hr_io 
 		struct hr_piece p = hr__io_piece(io, first + n);
 		uint64_t end = p.file_offset + p.len;
 
-		if (p.len > HR__LIST_PIECE_MAX || bytes + p.len > HR__LIST_BYTES_MAX || end > size)
+		if (p.len > HR__LIST_PIECE_MAX || bytes + p.len > HR__LIST_BYTES_MAX ||
+		    end > size || end > m->len)
 			break;
 		if (p.len && !hold_piece(m, &set, &p, mtime_ns))
 			break;

@@ -56,6 +56,17 @@ uint64_t hr__mapping_pinned(void)
 
 /* -- may it be -------------------------------------------------------------------------------- */
 
+/*
+ * Of a remote file read(2) asks the server for what is new; a mapped page does not, while fstat(2) tells
+ * of the change: the old bytes would pass for the new ones.
+ */
+static bool changes_unseen(const struct hr_file *file)
+{
+	return atomic_load_explicit(&file->residency, memory_order_relaxed) == HR__RESIDENCY_NONE ||
+	       !strcmp(file->fs_name, "nfs") || !strcmp(file->fs_name, "cifs") ||
+	       !strcmp(file->fs_name, "smb2");
+}
+
 int hr__mapping_check(const struct hr_file *file, const struct hr_device *dev, bool map,
 		      char *reason, size_t reason_size)
 {
@@ -63,7 +74,7 @@ int hr__mapping_check(const struct hr_file *file, const struct hr_device *dev, b
 
 	if (!(file->flags & HR_FILE_READ))
 		why = "the file is not open for reading";
-	else if (atomic_load_explicit(&file->residency, memory_order_relaxed) == HR__RESIDENCY_NONE)
+	else if (changes_unseen(file))
 		why = "a server below this file system may change the file unseen";
 	else if (dev->caps & HR__MEM_CAP_HOST_VISIBLE)
 		why = map ? NULL
@@ -72,6 +83,8 @@ int hr__mapping_check(const struct hr_file *file, const struct hr_device *dev, b
 	else if (!dev->info.registers_read_only_host)
 		why = "the device cannot register read-only host memory (an old driver, or a "
 		      "guest with confidential computing)";
+	else if (file->is_block_device) /* its pages leave the cache under the pin */
+		why = "a block device does not tell when it was changed";
 	else if (!hr_config_get()->pin_bytes)
 		why = "HEADRACE_PIN_BYTES is 0: nothing may be pinned";
 	if (!why)
@@ -82,8 +95,7 @@ int hr__mapping_check(const struct hr_file *file, const struct hr_device *dev, b
 
 bool hr__mapping_plain_ok(const struct hr_file *file)
 {
-	return (file->flags & HR_FILE_READ) &&
-	       atomic_load_explicit(&file->residency, memory_order_relaxed) != HR__RESIDENCY_NONE;
+	return (file->flags & HR_FILE_READ) && !changes_unseen(file);
 }
 
 /* -- life ------------------------------------------------------------------------------------- */
@@ -146,14 +158,15 @@ static int mapping_new(struct hr_file *file, struct hr_device *dev, bool plain,
 		       struct hr__mapping **out)
 {
 	struct hr__mapping *m;
-	uint64_t size, windows;
-	int ret = hr__file_size(file, &size);
+	struct hr__file_stamp stamp; /* before it is mapped */
+	uint64_t windows;
+	int ret = hr__file_stamp(file, &stamp);
 
 	if (ret)
 		return ret;
-	if (size > INT64_MAX - 2 * HR__MAPPING_WINDOW)
+	if (stamp.size > INT64_MAX - 2 * HR__MAPPING_WINDOW)
 		return -EFBIG;
-	windows = hr__align_up(size, HR__MAPPING_WINDOW) / HR__MAPPING_WINDOW + 1;
+	windows = hr__align_up(stamp.size, HR__MAPPING_WINDOW) / HR__MAPPING_WINDOW + 1;
 	if (windows > UINT32_MAX)
 		return -EFBIG;
 	m = calloc(1, sizeof(*m) + windows * sizeof(m->windows[0]));
@@ -166,6 +179,8 @@ static int mapping_new(struct hr_file *file, struct hr_device *dev, bool plain,
 		free(m);
 		return -ENODEV;
 	}
+	m->one_layer = !strcmp(file->fs_name, "overlay");
+	m->made_mtime_ns = stamp.mtime_ns;
 	m->attachment.drop = mapping_drop;
 	m->file = file;
 	m->dev = dev;
@@ -228,7 +243,8 @@ bool hr__mapping_hold(struct hr__mapping *m, uint64_t off, uint64_t len, int64_t
 	uint64_t end = off + len, at = off;
 
 	if (atomic_load_explicit(&m->broken, memory_order_relaxed) ||
-	    atomic_load_explicit(&m->refused, memory_order_relaxed) || end > m->len)
+	    atomic_load_explicit(&m->refused, memory_order_relaxed) || end > m->len ||
+	    (m->one_layer && mtime_ns != m->made_mtime_ns))
 		return false;
 	if (!m->pinned)
 		return true;
@@ -421,7 +437,8 @@ static int prepare_window(struct hr__mapping *m, uint64_t k, bool read_in, uint6
 	if (ret || stamp.size <= off)
 		return ret;
 	len = hr__min(HR__MAPPING_WINDOW, hr__align_up(stamp.size - off, page));
-	if (hr__mapping_hold(m, off, len, stamp.mtime_ns) && state == HR__WINDOW_READY) {
+	/* In this order: somebody else may make it ready between the two. */
+	if (state == HR__WINDOW_READY && hr__mapping_hold(m, off, len, stamp.mtime_ns)) {
 		*ready = hr__min(len, stamp.size - off);
 		hr__mapping_release(m, off, len);
 		return 0;

@@ -43,6 +43,8 @@ struct hr__mapping {
 	struct hr_file *file;     /* not counted: it owns us */
 	struct hr_device *dev;
 	uint32_t fork_generation;
+	bool one_layer;        /* a write to an overlay's lower file leaves the mapping behind */
+	int64_t made_mtime_ns; /* of the file when it was mapped */
 	bool pinned; /* windows must be registered; else the CPU reads the mapping under a guard */
 	uint8_t *base;
 	uint64_t len;        /* whole windows, room for growth included */

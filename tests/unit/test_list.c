@@ -333,13 +333,59 @@ static void test_changed(void **state)
 	assert_true(reread > 0); /* or nothing of this was tried */
 }
 
+/* hr_gather() whose time is up gives the array back while the device still works on it. */
+static void test_late(void **state)
+{
+	struct hr_engine_options o = {.staging_bytes = 2 << 20, .timeout_ns = 20000000};
+	struct hr_piece pieces[100];
+	struct hr_buffer *buf;
+	struct hr_engine *e;
+	uint64_t seed = 9, len;
+
+	open_all(3, 1);
+	for (uint64_t k = 0; k < 3; k++)
+		make_ready(k);
+	assert_int_equal(hr_engine_open(t.dev, &o, &e), 0);
+	len = make_pieces(pieces, 100, 1, 2, 3000, &seed);
+	assert_int_equal(hr_buffer_alloc(t.dev, len, &buf), 0);
+	fake.set("delay_us", 300000);
+	assert_int_equal(hr_gather(e, t.file, pieces, 100, buf, 0, 0), -ETIMEDOUT);
+	memset(pieces, 0xff, sizeof(pieces));
+	fake.set("delay_us", 0);
+	while (hr_engine_close(e) == -EBUSY)
+		;
+	check_uses();
+	assert_int_equal(hr_buffer_free(buf), 0);
+}
+
+/* A file that has grown far beyond its mapping: what lies behind is left to the plan. */
+static void test_grown(void **state)
+{
+	struct hr_piece pieces[300];
+	uint64_t at = 0;
+
+	open_all(2, 1);
+	make_ready(0);
+	make_ready(1);
+	assert_int_equal(ftruncate(t.fd, (off_t)(400 * W)), 0);
+	for (uint64_t k = 90; k < 400; k += 7)
+		write_around(k * W);
+	make_ready(0); /* for the file as it is now */
+	for (uint64_t i = 0; i < 300; i++) {
+		pieces[i] = (struct hr_piece){(i % 2 ? 90 + i : 1) * W - 900, 800, at};
+		at += 800 + GAP;
+	}
+	assert_in_range(gather(pieces, 300, at, 400 * W), 150 * 800, 150 * 800);
+}
+
 #define EACH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH(test_all_ready),    EACH(test_partly_ready), EACH(test_half_ready),
-		EACH(test_many_windows), EACH(test_strided),      EACH(test_changed),
+		EACH(test_many_windows), EACH(test_strided),      EACH(test_late),
+		EACH(test_grown),        EACH(test_changed),
 	};
 
 	setenv("HEADRACE_PIN_BYTES", "4G", 1);

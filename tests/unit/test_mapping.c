@@ -215,6 +215,34 @@ static void test_refused(void **state)
 	hr_device_close(dev);
 }
 
+/* What changes without its time being believable is not mapped for a device. */
+static void test_unbelievable(void **state)
+{
+	t.file->is_block_device = true;
+	assert_int_equal(register_window(t.file, 0), -HR_E_PATH_REFUSED);
+	assert_non_null(strstr(hr_error_detail(), "block device"));
+	assert_true(hr__mapping_plain_ok(t.file));
+	t.file->is_block_device = false;
+	strcpy(t.file->fs_name, "nfs");
+	assert_int_equal(register_window(t.file, 0), -HR_E_PATH_REFUSED);
+	assert_non_null(strstr(hr_error_detail(), "server"));
+	assert_false(hr__mapping_plain_ok(t.file));
+}
+
+/* A write moves an overlay's file to another layer; the mapping stays with the old one. */
+static void test_overlay(void **state)
+{
+	const struct timespec times[2] = {{1000000000, 0}, {1000000000, 5}};
+
+	strcpy(t.file->fs_name, "overlay");
+	assert_int_equal(register_window(t.file, 0), W);
+	assert_true(hr__mapping_hold(mapping_of(t.file), 0, 1, mtime_of(t.file)));
+	hr__mapping_release(mapping_of(t.file), 0, 1);
+	assert_int_equal(utimensat(AT_FDCWD, t.path, times, 0), 0);
+	hr_file_register(t.file, t.dev, 0, W, 60000000000ull);
+	assert_false(hr__mapping_hold(mapping_of(t.file), 0, 1, mtime_of(t.file)));
+}
+
 static struct hr_engine *open_engine(enum hr_path path)
 {
 	struct hr_engine_options o = {.path = path, .staging_bytes = 1 << 20};
@@ -406,6 +434,8 @@ int main(void)
 		EACH(test_limit),
 		EACH(test_cold),
 		EACH(test_changed),
+		EACH(test_unbelievable),
+		EACH(test_overlay),
 		EACH(test_refused),
 		EACH(test_budget),
 		EACH(test_engine),

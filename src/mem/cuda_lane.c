@@ -532,6 +532,9 @@ static void lane_fini(struct cuda_lane *cl)
 {
 	const struct hr__cuda_api *cu = device_of(cl)->cu;
 
+	/* First: a stream whose device was lost may not have let go of its lists yet. */
+	if (cl->owns_stream)
+		cu->stream_destroy(cl->stream);
 	for (uint32_t i = 0; i < TICKETS; i++) {
 		if (cl->tickets[i].event)
 			cu->event_destroy(cl->tickets[i].event);
@@ -540,8 +543,6 @@ static void lane_fini(struct cuda_lane *cl)
 		cu->host_free(cl->mailbox);
 	if (cl->lists)
 		cu->host_free(cl->lists);
-	if (cl->owns_stream)
-		cu->stream_destroy(cl->stream);
 }
 
 static void lane_close(struct hr_lane *lane)

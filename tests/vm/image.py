@@ -9,6 +9,8 @@ import shutil
 import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+OURS = "/ours"
 
 PROGRAMS = """bash basename blockdev cat chattr chmod chown cmp cp cut date dd dirname dmesg dmsetup
 env false grep head id insmod ip kill ln losetup ls lsmod mkdir mkfs.btrfs mkfs.ext4 mkfs.vfat
@@ -60,9 +62,13 @@ class Image:
             self.place(library)
 
     def our_program(self, path):
-        """Under its own path, because it finds its library from there, and by name."""
-        self.program(path)
-        os.symlink(os.path.abspath(path), f"{self.root}/usr/bin/{os.path.basename(path)}")
+        """By name, and where nothing is mounted over it, whatever folder this one lies in. It finds its
+        library from its own place, so both keep theirs to each other."""
+        path = os.path.abspath(path)
+        self.place(path, OURS + path)
+        for library in libraries(path):
+            self.place(library, OURS + library if library.startswith(ROOT + "/") else None)
+        os.symlink(OURS + path, f"{self.root}/usr/bin/{os.path.basename(path)}")
 
     def modules(self, names):
         """Unpacked, because this machine's modprobe may need a library for that which ldd misses."""

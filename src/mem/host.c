@@ -14,14 +14,10 @@
 #include "base/fail.h"
 #include "base/sys.h"
 #include "base/util.h"
+#include "mem/cpu_lane.h"
 #include "mem/mem.h"
 
 #define HUGE_BYTES (2u << 20)
-
-struct host_lane {
-	struct hr_lane lane;
-	atomic_uint_fast64_t last; /* newest ticket */
-};
 
 static int host_claim(struct hr_device *dev, const void *ptr, uint64_t len)
 {
@@ -81,74 +77,16 @@ static void host_unpin(struct hr_device *dev, void *ptr, uint64_t len)
 {
 }
 
-static uint64_t next_ticket(struct host_lane *hl)
+static int move_one(struct hr__cpu_lane *lane, enum hr__where where, const struct hr__move *m,
+		    enum hr_dtype from, enum hr_dtype to)
 {
-	return atomic_fetch_add_explicit(&hl->last, 1, memory_order_acq_rel) + 1;
-}
-
-static int lane_move(struct hr_lane *lane, enum hr__where where, const struct hr__move *moves,
-		     uint32_t n, enum hr_dtype from, enum hr_dtype to, uint64_t *ticket)
-{
-	if (!n || n > HR__LANE_MOVES_MAX)
-		return -EINVAL;
-	if (!hr_cast_ok(from, to))
-		return -HR_E_BAD_CAST;
-	for (uint32_t i = 0; i < n; i++)
-		hr__cast(moves[i].dst, moves[i].src, moves[i].len, from, to);
-	*ticket = next_ticket((struct host_lane *)lane);
-	return (int)n;
-}
-
-static int lane_poll(struct hr_lane *lane, uint64_t *passed)
-{
-	struct host_lane *hl = (struct host_lane *)lane;
-
-	*passed = atomic_load_explicit(&hl->last, memory_order_acquire);
+	hr__cast(m->dst, m->src, m->len, from, to);
 	return 0;
 }
-
-static int lane_wait(struct hr_lane *lane, uint64_t ticket, uint64_t timeout_ns)
-{
-	return 0;
-}
-
-static int lane_mark(struct hr_lane *lane, uint64_t *ticket)
-{
-	*ticket = next_ticket((struct host_lane *)lane);
-	return 0;
-}
-
-static int lane_call(struct hr_lane *lane, void (*fn)(void *arg), void *arg)
-{
-	fn(arg);
-	return 0;
-}
-
-static void lane_close(struct hr_lane *lane)
-{
-	free(lane);
-}
-
-static const struct hr__lane_ops lane_ops = {
-	.name = "host",
-	.move = lane_move,
-	.poll = lane_poll,
-	.wait = lane_wait,
-	.mark = lane_mark,
-	.call = lane_call,
-	.close = lane_close,
-};
 
 static int host_lane_open(struct hr_device *dev, void *native, struct hr_lane **out)
 {
-	struct host_lane *hl = calloc(1, sizeof(*hl));
-
-	if (!hl)
-		return hr__fail(ENOMEM, "host: no memory for a lane");
-	hl->lane.ops = &lane_ops;
-	atomic_init(&hl->last, 0);
-	*out = &hl->lane;
-	return 0;
+	return hr__cpu_lane_open(dev, sizeof(struct hr__cpu_lane), move_one, out);
 }
 
 static void host_close(struct hr_device *dev)

@@ -19,6 +19,7 @@
 #include "base/numa.h"
 #include "base/sys.h"
 #include "base/util.h"
+#include "mem/cpu_lane.h"
 #include "mem/mem.h"
 
 #define CHUNK 65536u
@@ -39,8 +40,7 @@ struct vgpu {
 };
 
 struct vgpu_lane {
-	struct hr_lane lane;
-	atomic_uint_fast64_t last; /* newest ticket */
+	struct hr__cpu_lane cpu;
 	uint8_t chunk[CHUNK], cast[CHUNK * 8];
 };
 
@@ -192,8 +192,8 @@ static int copy_inside(const struct vgpu *g, void *dst, const void *src, uint64_
 static int copy_cast(struct vgpu_lane *vl, enum hr__where where, const struct hr__move *m,
 		     enum hr_dtype from, enum hr_dtype to)
 {
-	const struct vgpu *g = (const struct vgpu *)vl->lane.dev;
-	uint32_t grow = hr_dtype_size(to) / hr_dtype_size(from);
+	const struct vgpu *g = (const struct vgpu *)vl->cpu.lane.dev;
+	uint32_t size = hr_dtype_size(from), becomes = hr_dtype_size(to);
 	int ret = 0;
 
 	for (uint64_t at = 0; at < m->len && !ret; at += CHUNK) {
@@ -207,15 +207,17 @@ static int copy_cast(struct vgpu_lane *vl, enum hr__where where, const struct hr
 		if (ret)
 			break;
 		hr__cast(vl->cast, src, len, from, to);
-		ret = copy_in(g, (uint8_t *)m->dst + at * grow, vl->cast, len * grow);
+		ret = copy_in(g, (uint8_t *)m->dst + at / size * becomes, vl->cast,
+			      len / size * becomes);
 	}
 	return ret;
 }
 
-static int move_one(struct vgpu_lane *vl, enum hr__where where, const struct hr__move *m,
+static int move_one(struct hr__cpu_lane *lane, enum hr__where where, const struct hr__move *m,
 		    enum hr_dtype from, enum hr_dtype to)
 {
-	const struct vgpu *g = (const struct vgpu *)vl->lane.dev;
+	struct vgpu_lane *vl = (struct vgpu_lane *)lane;
+	const struct vgpu *g = (const struct vgpu *)vl->cpu.lane.dev;
 	bool out = where == HR__DEVICE_TO_HOST || where == HR__DEVICE_TO_PLAIN;
 
 	if (from != to)
@@ -225,76 +227,9 @@ static int move_one(struct vgpu_lane *vl, enum hr__where where, const struct hr_
 	return out ? copy_out(g, m->dst, m->src, m->len) : copy_in(g, m->dst, m->src, m->len);
 }
 
-static int lane_mark(struct hr_lane *lane, uint64_t *ticket)
-{
-	struct vgpu_lane *vl = (struct vgpu_lane *)lane;
-
-	*ticket = atomic_fetch_add_explicit(&vl->last, 1, memory_order_acq_rel) + 1;
-	return 0;
-}
-
-static int lane_move(struct hr_lane *lane, enum hr__where where, const struct hr__move *moves,
-		     uint32_t n, enum hr_dtype from, enum hr_dtype to, uint64_t *ticket)
-{
-	if (!n || n > HR__LANE_MOVES_MAX)
-		return -EINVAL;
-	if (!hr_cast_ok(from, to))
-		return -HR_E_BAD_CAST;
-	for (uint32_t i = 0; i < n; i++) {
-		int ret = move_one((struct vgpu_lane *)lane, where, &moves[i], from, to);
-
-		if (ret)
-			return ret;
-	}
-	lane_mark(lane, ticket);
-	return (int)n;
-}
-
-static int lane_poll(struct hr_lane *lane, uint64_t *passed)
-{
-	struct vgpu_lane *vl = (struct vgpu_lane *)lane;
-
-	*passed = atomic_load_explicit(&vl->last, memory_order_acquire);
-	return 0;
-}
-
-static int lane_wait(struct hr_lane *lane, uint64_t ticket, uint64_t timeout_ns)
-{
-	return 0;
-}
-
-static int lane_call(struct hr_lane *lane, void (*fn)(void *arg), void *arg)
-{
-	fn(arg);
-	return 0;
-}
-
-static void lane_close(struct hr_lane *lane)
-{
-	free(lane);
-}
-
-static const struct hr__lane_ops lane_ops = {
-	.name = "vgpu",
-	.move = lane_move,
-	.poll = lane_poll,
-	.wait = lane_wait,
-	.mark = lane_mark,
-	.call = lane_call,
-	.close = lane_close,
-};
-
 static int vgpu_lane_open(struct hr_device *dev, void *native, struct hr_lane **out)
 {
-	struct vgpu_lane *vl = calloc(1, sizeof(*vl));
-
-	if (!vl)
-		return hr__fail(ENOMEM, "%s: no memory for a lane", dev->info.name);
-	vl->lane.ops = &lane_ops;
-	vl->lane.dev = dev; /* some callers come straight here */
-	atomic_init(&vl->last, 0);
-	*out = &vl->lane;
-	return 0;
+	return hr__cpu_lane_open(dev, sizeof(struct vgpu_lane), move_one, out);
 }
 
 /* -- the device ------------------------------------------------------------------------------- */

@@ -127,24 +127,6 @@ static void move_list(struct hr__mover *m, struct hr__seg_list *list)
 	}
 }
 
-/* Less to wait for in host memory; the last piece of a request ends the collecting. */
-static void arrive(struct hr__mover *m, struct hr_io *io, uint64_t len)
-{
-	io->arriving_ -= len;
-	if (io->arriving_ == 0)
-		++*m->gathered;
-}
-
-static void count_arrival(struct hr__mover *m, struct hr__seg *seg)
-{
-	if (seg->list_io) {
-		arrive(m, seg->list_io, seg->plan.len);
-		return;
-	}
-	for (struct hr__dest *d = &seg->plan.first; d; d = d->next)
-		arrive(m, d->owner, d->len);
-}
-
 /* A lane on the CPU: move now, while the bytes are in its cache. */
 static void move_at_once(struct hr__mover *m, struct hr__seg *seg)
 {
@@ -159,7 +141,7 @@ static void move_at_once(struct hr__mover *m, struct hr__seg *seg)
 
 void hr__mover_in(struct hr__mover *m, struct hr__seg *seg)
 {
-	count_arrival(m, seg);
+	hr__seg_arrive(seg, m->gathered);
 	if (seg->error || m->at_once) {
 		if (!seg->error)
 			move_at_once(m, seg);

@@ -189,23 +189,11 @@ static void finish(struct p2p *p, struct hr__seg *seg)
 	hr__seg_list_add(&p->done, seg);
 }
 
-/* As the mover does for the other paths: the last piece of a request ends the collecting. */
-static void count_arrival(struct p2p *p, const struct hr__seg *seg)
-{
-	for (const struct hr__dest *d = &seg->plan.first; d; d = d->next) {
-		struct hr_io *io = d->owner;
-
-		io->arriving_ -= d->len;
-		if (!io->arriving_)
-			++*p->env.gathered;
-	}
-}
-
 static void p2p_arrived(struct hr__transport *t, struct hr__seg *seg)
 {
 	struct p2p *p = (struct p2p *)t;
 
-	count_arrival(p, seg);
+	hr__seg_arrive(seg, p->env.gathered);
 	if (seg->plan.in_place || seg->op == HR_WRITE || seg->error)
 		finish(p, seg);
 	else

@@ -84,6 +84,25 @@ static inline void *hr__dest_address(const struct hr__seg *seg, const struct hr_
 	       dest->dst / hr_dtype_size(seg->from) * hr_dtype_size(seg->to);
 }
 
+/*
+ * hr__seg_arrive() - less to wait for before the segment's bytes are where the device finds them; the last
+ * of a request ends the collecting: *gathered counts those.
+ */
+static inline void hr__seg_arrive(const struct hr__seg *seg, uint64_t *gathered)
+{
+	if (seg->list_io) {
+		seg->list_io->arriving_ -= seg->plan.len;
+		*gathered += !seg->list_io->arriving_;
+		return;
+	}
+	for (const struct hr__dest *d = &seg->plan.first; d; d = d->next) {
+		struct hr_io *io = d->owner;
+
+		io->arriving_ -= d->len;
+		*gathered += !io->arriving_;
+	}
+}
+
 /* What an engine believes about the residency of one file. All zero at first. */
 struct hr__heat {
 	uint32_t hot_run;  /* reads in a row that the page cache served */

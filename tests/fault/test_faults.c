@@ -94,16 +94,6 @@ static struct {
 	uint8_t *image;
 } t;
 
-/* Without /proc, which is not everywhere. */
-static int count_fds(void)
-{
-	int n = 0;
-
-	for (int fd = 0; fd < 1024; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
-}
-
 static struct hr_engine *open_engine(bool direct)
 {
 	struct hr_engine_options o = {
@@ -236,7 +226,7 @@ static void test_permanent(void **state)
 {
 	static const int codes[] = {-EIO, -ENOMEM, -ENODEV, -ETIMEDOUT};
 	struct hr_engine *e = open_engine(true);
-	int fds = count_fds();
+	int fds = test_count_fds();
 
 	/* Choosing the way reads small files of the kernel: that is not what is tested here. */
 	arm(0, 0, 0, 0);
@@ -256,7 +246,7 @@ static void test_permanent(void **state)
 	assert_int_equal(hr_read(e, t.file, 0, 4096, t.buf, 0), -EAGAIN);
 	arm(0, 0, 0, 0);
 	assert_int_equal(hr_engine_close(e), 0);
-	assert_true(count_fds() <= fds);
+	assert_true(test_count_fds() <= fds);
 }
 
 static void test_write_faults(void **state)
@@ -365,7 +355,7 @@ static void test_no_leak(void **state)
 	int fds;
 
 	assert_int_equal(hr_read(e, t.file, 0, 4096, t.buf, 0), 4096);
-	fds = count_fds();
+	fds = test_count_fds();
 	bytes = heap_bytes();
 	for (int round = 0; round < 10000; round++) {
 		static const int codes[] = {0, 0, -EINTR, -EAGAIN, -EIO};
@@ -381,7 +371,7 @@ static void test_no_leak(void **state)
 		assert_int_equal(hr_in_flight(e), 0);
 	}
 	arm(0, 0, 0, 0);
-	assert_int_equal(count_fds(), fds);
+	assert_int_equal(test_count_fds(), fds);
 	assert_true(heap_bytes() <= bytes + 65536);
 	assert_int_equal(hr_engine_close(e), 0);
 }

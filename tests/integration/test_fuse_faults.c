@@ -164,15 +164,6 @@ static void test_grow(void **state)
 	hr_file_close(file);
 }
 
-static int count_fds(void)
-{
-	int n = 0;
-
-	for (int fd = 0; fd < 1024; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
-}
-
 /* Bytes that the program has allocated. A sanitizer counts itself, and looks for leaks at the end. */
 static size_t heap_bytes(void)
 {
@@ -217,12 +208,12 @@ static void test_rounds(void **state)
 			set_k(1 + (unsigned int)(test_random(&seed) % 20));
 		if (round == 500) {
 			bytes = heap_bytes();
-			fds = count_fds();
+			fds = test_count_fds();
 		}
 		one_round(names[which], files[which], test_random(&seed) % (SLOWFS_LEN - len), len,
 			  half);
 	}
-	assert_int_equal(count_fds(), fds);
+	assert_int_equal(test_count_fds(), fds);
 	assert_true(heap_bytes() <= bytes + 65536);
 	for (size_t i = 0; i < 4; i++)
 		hr_file_close(files[i]);

@@ -172,15 +172,6 @@ static long resident_kib(void)
 	return pages * 4;
 }
 
-static int count_fds(void)
-{
-	int n = 0;
-
-	for (int fd = 0; fd < 1024; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
-}
-
 /* 10 000 times open, read, close; and engines and buffers come and go as well. */
 static void test_nothing_stays(void **state)
 {
@@ -192,7 +183,7 @@ static void test_nothing_stays(void **state)
 
 		if (i == 1000) {
 			before = resident_kib();
-			fds = count_fds();
+			fds = test_count_fds();
 		}
 		assert_int_equal(hr_file_open(f.path, HR_FILE_READ, &file), 0);
 		assert_int_equal(hr_read(f.engine, file, (uint64_t)i, 5000, f.buf, 1), 5000);
@@ -209,7 +200,7 @@ static void test_nothing_stays(void **state)
 		}
 	}
 	/* the engine remembers a number of files, each with two descriptors */
-	assert_true(count_fds() <= fds + 2);
+	assert_true(test_count_fds() <= fds + 2);
 	assert_true(SANITIZED || resident_kib() - before < 2048);
 }
 

@@ -84,4 +84,14 @@ static inline uint64_t test_random(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
+/* Open descriptors. Without /proc, which is not everywhere. */
+static inline int test_count_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
 #endif

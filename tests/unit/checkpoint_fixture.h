@@ -145,14 +145,4 @@ static inline int run_save(struct hr_save *save)
 	return ret;
 }
 
-/* Without /proc, which is not everywhere. */
-static inline int count_fds(void)
-{
-	int n = 0;
-
-	for (int fd = 0; fd < 1024; fd++)
-		n += fcntl(fd, F_GETFD) >= 0;
-	return n;
-}
-
 #endif

@@ -32,11 +32,11 @@ static struct hr_checkpoint *open_one(const char *path, bool lenient)
 static void refuse_open(const char *path, int code, const char *words)
 {
 	struct hr_checkpoint *ck = NULL;
-	int fds = count_fds();
+	int fds = test_count_fds();
 
 	expect_code(hr_checkpoint_open(&path, 1, NULL, &ck), code, words);
 	assert_null(ck);
-	assert_int_equal(count_fds(), fds);
+	assert_int_equal(test_count_fds(), fds);
 }
 
 /* Device memory full of guard bytes. */
@@ -416,7 +416,7 @@ static void test_many_shards(void **state)
 	struct hr_checkpoint *ck = NULL;
 	struct hr_part parts[100] = {0};
 	uint64_t bytes;
-	int fds = count_fds();
+	int fds = test_count_fds();
 
 	for (int i = 0; i < 100; i++) {
 		snprintf(name, sizeof(name), "%d.safetensors", i);
@@ -431,7 +431,7 @@ static void test_many_shards(void **state)
 	parts[0].buffer = guarded(bytes);
 	for (int i = 1; i < 100; i++)
 		parts[i].buffer = parts[0].buffer;
-	assert_true(count_fds() <= fds + 2 * 64);
+	assert_true(test_count_fds() <= fds + 2 * 64);
 	for (int turn = 0; turn < 2; turn++)
 		assert_int_equal(load(ck, parts, 100), 1);
 	check_parts(ck, parts, 100, parts[0].buffer);

@@ -264,7 +264,7 @@ static void test_bytes(void **state)
 	struct saved s;
 	struct stat st;
 	mode_t mask = umask(027);
-	int fds = count_fds();
+	int fds = test_count_fds();
 
 	make_saved(&s);
 	expect_ok(hr_save_open(f.engine, path, s.weights, N, NULL, &sv));
@@ -281,7 +281,7 @@ static void test_bytes(void **state)
 	assert_false(exists(temp));
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0640);
-	assert_int_equal(count_fds(), fds);
+	assert_int_equal(test_count_fds(), fds);
 	/* over an old file, whose mode stays; a .tmp of a crash is no obstacle */
 	write_old(path);
 	assert_int_equal(chmod(path, 0604), 0);
@@ -401,7 +401,7 @@ static void test_faults(void **state)
 
 	make_saved(&s);
 	assert_int_equal(save(path, &s, NULL), 1);
-	fds = count_fds();
+	fds = test_count_fds();
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
 		for (uint32_t at = 1; at <= faults[i].most; at += 3) {
 			int ret;
@@ -421,7 +421,7 @@ static void test_faults(void **state)
 			assert_non_null(strstr(hr_error_detail(), "m.safetensors"));
 			assert_true(faults[i].is_new ? is_new(&s, path) : is_old(path));
 			assert_false(exists(temp));
-			assert_int_equal(count_fds(), fds);
+			assert_int_equal(test_count_fds(), fds);
 		}
 	memset(&fault, 0, sizeof(fault));
 	/* a file system without preallocation, where space runs out later */

@@ -9,12 +9,12 @@
 #include <sys/resource.h>
 
 static struct target file;
+static CUfileBatchHandle_t batch;
 
 /* A read that is waited for, a registered buffer, a batch on its way: as much as there can be. */
 static char *busy(void)
 {
 	static CUfileIOParams_t io[16];
-	CUfileBatchHandle_t batch = NULL;
 	char *p = mem_alloc(MIB);
 
 	target_open(&file, MIB, O_RDWR | O_DIRECT);
@@ -31,6 +31,20 @@ static char *busy(void)
 	}
 	CHECK(cuFileBatchIOSubmit(batch, 16, io, 0).err == CU_FILE_SUCCESS);
 	return p;
+}
+
+/* Its batch is over: nothing writes into the memory of busy() any more. */
+static void batch_ends(void)
+{
+	struct timespec limit = {.tv_sec = 30};
+	CUfileIOEvents_t events[16];
+	unsigned int n = 16;
+
+	CHECK(cuFileBatchIOGetStatus(batch, 16, &n, events, &limit).err == CU_FILE_SUCCESS);
+	CHECK(n == 16);
+	for (unsigned int i = 0; i < n; i++)
+		CHECK(events[i].status == CUFILE_COMPLETE && events[i].ret == PAGE);
+	cuFileBatchIODestroy(batch);
 }
 
 static void remove_files(void)
@@ -139,6 +153,7 @@ static void forks(void)
 	}
 	CHECK(waitpid(pid, &status, 0) == pid);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	batch_ends();
 	mem_fill(p, TEST_GUARD, MIB);
 	CHECK(cuFileRead(file.handle, p, MIB / 2, 77, 0) == MIB / 2);
 	mem_check(p, MIB, 0, MIB / 2, 77);

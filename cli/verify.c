@@ -147,25 +147,25 @@ static int verify_row(struct cli_verifier *v, const struct hr_tensor *tokens, ui
 {
 	uint32_t size = hr_dtype_size(tokens->dtype);
 	const uint8_t *have = v->batch + row * tokens->stride[0] * size;
+	struct hr_range range;
 	struct hr_file *file;
-	uint64_t offset, len;
 	int64_t got;
 	int fd, err;
 
-	err = hr_dataset_locate(v->ds, sample, &file, &offset, &len);
-	if (err || len != v->info.sample_bytes)
+	err = hr_dataset_locate(v->ds, sample, 0, &file, &range, 1);
+	if (err != 1 || range.len != v->info.sample_bytes)
 		return cli_fail("sample %" PRIu64
 				": the dataset does not know it (%s); this is a bug",
 				sample, hr_strerror(err));
 	fd = descriptor(v, file);
-	got = fd < 0 ? -1 : cli_pread_full(fd, v->sample, len, offset);
-	if (got != (int64_t)len)
+	got = fd < 0 ? -1 : cli_pread_full(fd, v->sample, range.len, range.offset);
+	if (got != (int64_t)range.len)
 		return cli_fail("%s: could not be read again at byte %" PRIu64
 				" to verify it; leave the file in place and whole while it streams",
-				hr_file_path(file), offset);
+				hr_file_path(file), range.offset);
 	convert_row(v, tokens->dtype);
 	if (memcmp(v->want, have, v->info.elements * (uint64_t)size) != 0)
-		return blame(v, file, tokens, have, sample, offset);
+		return blame(v, file, tokens, have, sample, range.offset);
 	return CLI_OK;
 }
 

@@ -45,7 +45,11 @@ extern "C" {
 	X(HR_DTYPE_F8_E4M3, 10, 1, "f8_e4m3")                                                      \
 	X(HR_DTYPE_F8_E5M2, 11, 1, "f8_e5m2")                                                      \
 	X(HR_DTYPE_F8_E8M0, 12, 1, "f8_e8m0")                                                      \
-	X(HR_DTYPE_F4X2, 13, 1, "f4x2")
+	X(HR_DTYPE_F4X2, 13, 1, "f4x2")                                                            \
+	X(HR_DTYPE_I8, 14, 1, "i8")                                                                \
+	X(HR_DTYPE_I16, 15, 2, "i16")                                                              \
+	X(HR_DTYPE_U64, 16, 8, "u64")                                                              \
+	X(HR_DTYPE_BOOL, 17, 1, "bool")
 
 #define HR__DTYPE_ENUM(name, number, size, text) name = number,
 enum hr_dtype { HR_DTYPE_MAP(HR__DTYPE_ENUM) HR_DTYPE_COUNT_ };

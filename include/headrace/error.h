@@ -51,7 +51,10 @@ extern "C" {
 	X(HR_E_TOO_SHORT, 1203, "the file is too short for one sample")                            \
 	X(HR_E_BAD_STATE, 1204, "the saved state does not belong to this dataset or loader")       \
 	X(HR_E_END, 1205, "the last epoch has ended")                                              \
-	X(HR_E_NO_SLOT, 1206, "every batch slot is held by the caller")
+	X(HR_E_NO_SLOT, 1206, "every batch slot is held by the caller")                            \
+	X(HR_E_BAD_SAMPLE, 1207, "a sample is damaged")                                            \
+	X(HR_E_NO_INDEX, 1208, "the side index is absent or does not fit the file")                \
+	X(HR_E_BATCH_FULL, 1209, "the samples of a batch are larger than its slot")
 
 #define HR__ERROR_ENUM(name, number, text) name = number,
 enum hr_error { HR_ERROR_MAP(HR__ERROR_ENUM) HR_E_NEXT_ };

@@ -3,9 +3,11 @@
  * format/format.c - the list of formats, and the files that people pass by mistake; opens nothing.
  */
 #include <ctype.h>
+#include <errno.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/fail.h"
 #include "base/util.h"
 #include "format/format.h"
 
@@ -35,6 +37,58 @@ const struct hr__format_ops *hr__format_find(const char *name, const void *head,
 		}
 	}
 	return best;
+}
+
+const struct hr__format_ops *hr__format_at(size_t k)
+{
+	return k < HR_ARRAY_LEN(formats) ? formats[k] : NULL;
+}
+
+bool hr__format_wanted(const struct hr_dataset_options *opts, const char *name)
+{
+	for (uint32_t i = 0; i < opts->n_fields; i++) {
+		if (strcmp(opts->fields[i], name) == 0)
+			return true;
+	}
+	return !opts->fields;
+}
+
+static bool has_field(const struct hr__schema *schema, const char *name)
+{
+	for (uint32_t i = 0; i < schema->n_fields; i++) {
+		if (strcmp(schema->fields[i].face.name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+int hr__format_check_wanted(const struct hr_source *src, const struct hr_dataset_options *opts,
+			    const struct hr__schema *schema)
+{
+	for (uint32_t i = 0; opts->fields && i < opts->n_fields; i++) {
+		if (!has_field(schema, opts->fields[i]))
+			return hr__fail(
+				EINVAL,
+				"%s: has no field \"%s\" that can be read; leave the fields "
+				"out to get all that can",
+				src->name, opts->fields[i]);
+	}
+	return 0;
+}
+
+void hr__format_windows(struct hr__schema *schema, struct hr__field *field, enum hr_dtype dtype,
+			uint32_t seq_len)
+{
+	field->face = (struct hr_field){
+		.name = "tokens",
+		.dtype = dtype,
+		.ndim = 1,
+		.shape = {(uint64_t)seq_len + 1},
+		.bytes = ((uint64_t)seq_len + 1) * hr_dtype_size(dtype),
+	};
+	schema->fields = field;
+	schema->n_fields = 1;
+	schema->windows = true;
 }
 
 static bool starts_with(const unsigned char *head, size_t len, const char *magic, size_t magic_len)

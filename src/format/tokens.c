@@ -161,53 +161,59 @@ static int parse_tokens(const struct hr_source *src, const struct hr_dataset_opt
 	return parse_plain(src, opts->dtype, out);
 }
 
-static int tokens_open(const struct hr_source *src, const struct hr_dataset_options *opts,
-		       struct hr__format_file **out)
+/* Samples are evenly spaced: sample i = [data_off + i * stride_bytes, + sample_bytes). */
+struct tokens {
+	struct hr__format_file ff;
+	struct hr__field field;
+	uint64_t data_off, stride_bytes;
+};
+
+static int tokens_open(const struct hr__format_args *args, struct hr__format_file **out)
 {
-	struct hr__format_file *ff;
+	const struct hr_dataset_options *opts = args->opts;
+	const char *name = args->src->name;
+	struct tokens *t;
 	struct token_range range;
-	uint32_t element;
 	uint64_t stride, stride_bytes, window = (uint64_t)opts->seq_len + 1;
 	int rc = check_options(opts);
 
 	if (rc < 0)
 		return rc;
-	rc = parse_tokens(src, opts, &range);
+	rc = parse_tokens(args->src, opts, &range);
 	if (rc < 0)
 		return rc;
-	element = hr_dtype_size(range.dtype);
 	stride = opts->stride ? opts->stride : opts->seq_len;
-	if (hr__mul_overflows(stride, element, &stride_bytes))
+	if (hr__mul_overflows(stride, hr_dtype_size(range.dtype), &stride_bytes))
 		return hr__fail(EINVAL, "stride %" PRIu64 ": more tokens than any file has",
 				stride);
 	if (range.count < window)
 		return hr__fail(HR_E_TOO_SHORT,
 				"%s: holds %" PRIu64 " tokens, a sample of seq_len %" PRIu32
 				" needs %" PRIu64 "; choose a shorter seq_len or a longer file",
-				src->name, range.count, opts->seq_len, window);
-	ff = calloc(1, sizeof(*ff));
-	if (!ff)
-		return hr__fail(ENOMEM, "%s: no memory to open it", src->name);
-	ff->ops = &hr__format_tokens;
-	ff->schema.dtype = range.dtype;
-	ff->schema.elements = (uint32_t)window;
-	ff->schema.sample_bytes = window * element;
-	ff->schema.count = (range.count - window) / stride + 1;
-	ff->data_off = range.data_off;
-	ff->stride_bytes = stride_bytes;
-	*out = ff;
+				name, range.count, opts->seq_len, window);
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return hr__fail(ENOMEM, "%s: no memory to open it", name);
+	hr__format_windows(&t->ff.schema, &t->field, range.dtype, opts->seq_len);
+	t->ff.ops = &hr__format_tokens;
+	t->ff.schema.count = (range.count - window) / stride + 1;
+	t->data_off = range.data_off;
+	t->stride_bytes = stride_bytes;
+	*out = &t->ff;
 	return 0;
 }
 
-static int tokens_locate(const struct hr__format_file *ff, uint64_t index, uint64_t *offset,
-			 uint64_t *len)
+static int tokens_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
+			 struct hr__range *out)
 {
-	if (index >= ff->schema.count)
+	const struct tokens *t = (const struct tokens *)ff;
+
+	if (index >= ff->schema.count || field > 0)
 		return -EINVAL;
 	/* No overflow: the last sample lies inside the file. */
-	*offset = ff->data_off + index * ff->stride_bytes;
-	*len = ff->schema.sample_bytes;
-	return 0;
+	out->offset = t->data_off + index * t->stride_bytes;
+	out->len = t->field.face.bytes;
+	return 1;
 }
 
 static void tokens_close(struct hr__format_file *ff)
@@ -217,6 +223,7 @@ static void tokens_close(struct hr__format_file *ff)
 
 const struct hr__format_ops hr__format_tokens = {
 	.name = "tokens",
+	.suffixes = ".bin",
 	.probe = tokens_probe,
 	.open = tokens_open,
 	.locate = tokens_locate,

@@ -4,112 +4,163 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/fail.h"
-#include "base/sys.h"
 #include "base/util.h"
 #include "file/file.h"
 #include "loader/dataset.h"
 
 #define SAMPLES_MAX (1ull << 63) /* what the sampler can permute */
 
-static int read_file(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
+/* -- fields: all files must look alike ------------------------------------------------------- */
+
+static int copy_fields(struct hr_dataset *ds, const struct hr_field *fields, uint32_t n)
 {
-	const struct hr_file *file = src->ctx;
-	char *at = buf;
-
-	while (len > 0) {
-		ssize_t n = hr__sys->pread(file->fd, at, len, offset);
-
-		if (n == -EINTR)
-			continue;
-		if (n < 0)
-			return hr__fail((int)-n, "%s: reading its head failed: %s; check the drive",
-					src->name, hr_strerror((int)n));
-		if (n == 0)
-			return hr__fail(
-				HR_E_FILE_CHANGED,
-				"%s: ended while its head was read; is it still being written?",
-				src->name);
-		at += n;
-		offset += (uint64_t)n;
-		len -= (size_t)n;
+	ds->fields = calloc(n, sizeof(*ds->fields));
+	ds->sizes = calloc(n, sizeof(*ds->sizes));
+	if (!ds->fields || !ds->sizes)
+		return -ENOMEM;
+	ds->info.n_fields = n;
+	ds->info.fields = ds->fields;
+	for (uint32_t i = 0; i < n; i++) {
+		ds->fields[i] = fields[i];
+		ds->fields[i].name = strdup(fields[i].name);
+		if (!ds->fields[i].name)
+			return -ENOMEM;
 	}
 	return 0;
 }
 
-static int find_format(const struct hr_source *src, const char *name,
-		       const struct hr__format_ops **out)
+static int find_field(const struct hr_field *fields, uint32_t n, const char *name, uint32_t hint)
 {
-	char head[HR__FORMAT_HEAD_BYTES];
-	size_t len = (size_t)hr__min(src->size, sizeof(head));
-	const char *foreign;
-	int rc = src->read(src, 0, head, len);
-
-	if (rc < 0)
-		return rc;
-	*out = hr__format_find(name, head, len, src->size);
-	if (*out)
-		return 0;
-	if (name && strcmp(name, "auto") != 0)
-		return hr__fail(HR_E_UNKNOWN_FORMAT, "format %s: not known; known is tokens", name);
-	foreign = hr__format_foreign(head, len);
-	return hr__fail(HR_E_UNKNOWN_FORMAT, "%s: %s", src->name,
-			foreign ? foreign : "its format was not recognised; name the format");
-}
-
-static int open_part(struct hr__part *part, const char *path, const struct hr_dataset_options *opts,
-		     const struct hr__format_ops **ops)
-{
-	struct hr_source src = {.name = path, .read = read_file};
-	int rc = hr_file_open(path, HR_FILE_READ, &part->file);
-
-	if (rc < 0)
-		return rc;
-	rc = hr__file_size(part->file, &part->size);
-	if (rc < 0)
-		return hr__fail(rc, "%s: its size cannot be read: %s", path, hr_strerror(rc));
-	src.size = part->size;
-	src.ctx = part->file;
-	if (!*ops) {
-		rc = find_format(&src, opts->format, ops);
-		if (rc < 0)
-			return rc;
+	if (hint < n && strcmp(fields[hint].name, name) == 0)
+		return (int)hint;
+	for (uint32_t i = 0; i < n; i++) {
+		if (strcmp(fields[i].name, name) == 0)
+			return (int)i;
 	}
-	return (*ops)->open(&src, opts, &part->ff);
+	return -1;
 }
 
-/* Add one opened file's samples; all files must look alike. */
-static int join_part(struct hr_dataset *ds, struct hr__part *part, const char *path)
+static bool same_shape(const struct hr_field *a, const struct hr_field *b)
+{
+	return a->kind == b->kind && a->ndim == b->ndim &&
+	       memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0;
+}
+
+/* Lengths of a field that is fixed in these files and ragged in others. */
+static int make_sizes(struct hr_dataset *ds, uint32_t k)
+{
+	ds->sizes[k] = calloc(1, sizeof(*ds->sizes[k]));
+	if (!ds->sizes[k])
+		return -ENOMEM;
+	if (ds->fields[k].kind == HR_FIELD_FIXED)
+		hr__sizes_add_many(ds->sizes[k], ds->fields[k].bytes, ds->info.samples);
+	ds->fields[k].kind = HR_FIELD_RAGGED;
+	ds->fields[k].shape[0] = 0;
+	return 0;
+}
+
+static int join_field(struct hr_dataset *ds, uint32_t k, const struct hr_field *field,
+		      const struct hr__sizes *sizes, uint64_t count, const char *path)
+{
+	struct hr_field *own = &ds->fields[k];
+	bool rows = own->ndim == 1 && field->ndim == 1 && own->kind != HR_FIELD_SCALAR &&
+		    field->kind != HR_FIELD_SCALAR;
+
+	if (field->dtype != own->dtype)
+		return hr__fail(
+			HR_E_BAD_DTYPE,
+			"%s: its field %s holds %s, that of the files before it %s; files of "
+			"one dataset must agree",
+			path, own->name, hr_dtype_name(field->dtype), hr_dtype_name(own->dtype));
+	if (!same_shape(own, field) && !rows)
+		return hr__fail(HR_E_BAD_FORMAT,
+				"%s: its field %s has another shape than in the files before it; "
+				"files of one dataset must agree",
+				path, own->name);
+	if (!same_shape(own, field) || field->kind == HR_FIELD_RAGGED) {
+		if (!ds->sizes[k] && make_sizes(ds, k) < 0)
+			return -ENOMEM;
+		if (sizes)
+			hr__sizes_join(ds->sizes[k], sizes);
+		else
+			hr__sizes_add_many(ds->sizes[k], field->bytes, count);
+		own->bytes = ds->sizes[k]->max;
+	}
+	return 0;
+}
+
+int hr__dataset_join(struct hr_dataset *ds, const struct hr_field *fields,
+		     const struct hr__sizes *const *sizes, uint32_t n, uint64_t count,
+		     const char *path, uint32_t *map)
+{
+	int rc = 0;
+
+	if (!ds->fields)
+		rc = copy_fields(ds, fields, n);
+	for (uint32_t k = 0; k < ds->info.n_fields && rc == 0; k++) {
+		int at = find_field(fields, n, ds->fields[k].name, k);
+
+		if (at < 0)
+			return hr__fail(HR_E_BAD_FORMAT,
+					"%s: has no field %s, which the files before it have; name "
+					"the fields that all have",
+					path, ds->fields[k].name);
+		map[k] = (uint32_t)at;
+		rc = join_field(ds, k, &fields[at], sizes[at], count, path);
+	}
+	if (rc == -ENOMEM)
+		return hr__fail(ENOMEM, "%s: no memory for its fields", path);
+	if (rc == 0 && n > ds->info.n_fields)
+		return hr__fail(HR_E_BAD_FORMAT,
+				"%s: has %" PRIu32 " fields, the files before it %" PRIu32
+				"; name the fields that all have",
+				path, n, ds->info.n_fields);
+	return rc;
+}
+
+static int join_part(struct hr_dataset *ds, struct hr__part *part)
 {
 	const struct hr__schema *schema = &part->ff->schema;
 	struct hr_dataset_info *info = &ds->info;
+	const char *path = hr_file_path(part->file);
+	struct hr_field fields[HR__FIELDS_MAX];
+	const struct hr__sizes *sizes[HR__FIELDS_MAX];
+	uint32_t map[HR__FIELDS_MAX];
+	int rc;
 
-	if (ds->n_parts == 0) {
-		info->format = part->ff->ops->name;
-		info->dtype = schema->dtype;
-		info->elements = schema->elements;
-		info->sample_bytes = schema->sample_bytes;
-	} else if (schema->dtype != info->dtype) {
-		return hr__fail(HR_E_BAD_DTYPE,
-				"%s: holds %s but %s holds %s; files of one dataset must agree",
-				path, hr_dtype_name(schema->dtype), hr_file_path(ds->parts[0].file),
-				hr_dtype_name(info->dtype));
-	} else if (schema->elements != info->elements ||
-		   schema->sample_bytes != info->sample_bytes) {
-		return hr__fail(HR_E_BAD_FORMAT,
-				"%s: its samples have another size than those of %s", path,
-				hr_file_path(ds->parts[0].file));
+	for (uint32_t i = 0; i < schema->n_fields; i++) {
+		fields[i] = schema->fields[i].face;
+		sizes[i] = schema->fields[i].sizes;
 	}
+	rc = hr__dataset_join(ds, fields, sizes, schema->n_fields, part->count, path, map);
+	if (rc < 0)
+		return rc;
+	part->fields = calloc(info->n_fields, sizeof(*part->fields));
+	if (!part->fields)
+		return hr__fail(ENOMEM, "%s: no memory for its fields", path);
+	memcpy(part->fields, map, info->n_fields * sizeof(*map));
+	if (info->samples == 0) {
+		info->format = part->ff->ops->name;
+		info->windows = schema->windows;
+	}
+	if (schema->n_bad && !info->corrupt)
+		snprintf(info->corrupt_reason, sizeof(info->corrupt_reason), "%s: %s", path,
+			 schema->bad_reason);
+	info->corrupt += schema->n_bad;
 	part->first = info->samples;
-	if (hr__add_overflows(info->samples, schema->count, &info->samples) ||
+	if (hr__add_overflows(info->samples, part->count, &info->samples) ||
 	    info->samples > SAMPLES_MAX || hr__add_overflows(info->bytes, part->size, &info->bytes))
 		return hr__fail(EOVERFLOW, "%s: more than 2^63 samples in all", path);
 	return 0;
 }
+
+/* -- fingerprint ----------------------------------------------------------------------------- */
 
 static void hash_u64(XXH3_state_t *hash, uint64_t value)
 {
@@ -123,10 +174,22 @@ static void hash_u64(XXH3_state_t *hash, uint64_t value)
 /* Lengths go before texts, so that no two datasets give the same bytes to the hash. */
 static void hash_text(XXH3_state_t *hash, const char *text)
 {
-	size_t len = strlen(text);
+	size_t len = text ? strlen(text) : 0;
 
 	hash_u64(hash, len);
-	XXH3_64bits_update(hash, text, len);
+	XXH3_64bits_update(hash, text ? text : "", len);
+}
+
+/* All that tells which sample has which number, and what it looks like. */
+static void hash_options(XXH3_state_t *hash, const struct hr_dataset_options *opts)
+{
+	const char *order = opts->order ? strrchr(opts->order, '/') : NULL;
+
+	hash_u64(hash, opts->seq_len);
+	hash_u64(hash, opts->stride ? opts->stride : opts->seq_len);
+	hash_u64(hash, opts->corrupt);
+	hash_u64(hash, opts->whole_files);
+	hash_text(hash, order ? order + 1 : opts->order);
 }
 
 static int set_fingerprint(struct hr_dataset *ds, const struct hr_dataset_options *opts)
@@ -136,52 +199,59 @@ static int set_fingerprint(struct hr_dataset *ds, const struct hr_dataset_option
 	if (!hash)
 		return hr__fail(ENOMEM, "no memory for a checksum");
 	XXH3_64bits_reset(hash);
-	hash_u64(hash, 1); /* version of this list */
+	hash_u64(hash, 2); /* version of this list */
 	hash_text(hash, ds->info.format);
-	hash_u64(hash, ds->info.dtype);
-	hash_u64(hash, opts->seq_len);
-	hash_u64(hash, opts->stride ? opts->stride : opts->seq_len);
+	hash_options(hash, opts);
+	hash_u64(hash, ds->info.n_fields);
+	for (uint32_t i = 0; i < ds->info.n_fields; i++) {
+		hash_text(hash, ds->fields[i].name);
+		hash_u64(hash, ds->fields[i].dtype);
+	}
 	hash_u64(hash, ds->n_parts);
 	for (uint32_t i = 0; i < ds->n_parts; i++) {
-		const char *path = hr_file_path(ds->parts[i].file);
+		const char *path = hr_file_path(ds->parts[i]->file);
 		const char *slash = strrchr(path, '/');
 
 		/* Base names: a dataset that was moved as a whole is still the same. */
 		hash_text(hash, slash ? slash + 1 : path);
-		hash_u64(hash, ds->parts[i].size);
+		hash_u64(hash, ds->parts[i]->size);
+		hash_u64(hash, ds->parts[i]->count);
 	}
 	ds->info.fingerprint = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
 	return 0;
 }
 
-static void close_part(struct hr__part *part)
+/* -- open and close -------------------------------------------------------------------------- */
+
+struct hr_dataset *hr__dataset_new(void)
 {
-	if (part->ff)
-		part->ff->ops->close(part->ff);
-	hr_file_close(part->file);
+	struct hr_dataset *ds = calloc(1, sizeof(*ds));
+
+	if (ds)
+		atomic_init(&ds->refs, 1);
+	return ds;
 }
 
 static void free_dataset(struct hr_dataset *ds)
 {
-	for (uint32_t i = 0; i < ds->n_parts; i++)
-		close_part(&ds->parts[i]);
-	free(ds);
-}
-
-uint32_t hr__dataset_part(const struct hr_dataset *ds, uint64_t index)
-{
-	uint32_t low = 0, high = ds->n_parts; /* parts[low].first <= index < parts[high].first */
-
-	while (high - low > 1) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (ds->parts[middle].first <= index)
-			low = middle;
-		else
-			high = middle;
+	for (uint32_t i = 0; i < ds->n_parts && !ds->kids; i++)
+		hr__part_close(ds->parts[i]);
+	for (uint32_t i = 0; i < ds->n_kids; i++)
+		hr__dataset_put(ds->kids[i]);
+	for (uint32_t i = 0; ds->fields && i < ds->info.n_fields; i++) {
+		free((char *)ds->fields[i].name);
+		free(ds->sizes ? ds->sizes[i] : NULL);
 	}
-	return low;
+	free(ds->fields);
+	free(ds->sizes);
+	free(ds->parts);
+	free(ds->kids);
+	free(ds->kid_first);
+	free(ds->kid_part);
+	free(ds->weights);
+	free(ds->ids);
+	free(ds);
 }
 
 void hr__dataset_get(struct hr_dataset *ds)
@@ -196,31 +266,79 @@ void hr__dataset_put(struct hr_dataset *ds)
 		free_dataset(ds);
 }
 
+struct opening {
+	struct hr_dataset *ds;
+	const struct hr_dataset_options *opts;
+	const struct hr__format_ops *ops;
+};
+
+static int add_file(void *ctx, const char *path, const struct hr__shard *shard)
+{
+	struct opening *opening = ctx;
+	struct hr_dataset *ds = opening->ds;
+	int rc;
+
+	if (ds->n_parts == ds->room) {
+		uint32_t room = ds->room ? 2 * ds->room : 16;
+		struct hr__part **parts = realloc(ds->parts, room * sizeof(*parts));
+
+		if (!parts)
+			return hr__fail(ENOMEM, "dataset: no memory for %" PRIu32 " files", room);
+		ds->parts = parts;
+		ds->room = room;
+	}
+	rc = hr__part_open(path, opening->opts, shard, &opening->ops, &ds->parts[ds->n_parts]);
+	ds->n_parts++; /* also a half-opened one: it is closed with the others */
+	return rc < 0 ? rc : join_part(ds, ds->parts[ds->n_parts - 1]);
+}
+
+/* What can be said of a sample only when all files are known. */
+void hr__dataset_finish(struct hr_dataset *ds)
+{
+	struct hr_dataset_info *info = &ds->info;
+
+	info->files = ds->n_parts;
+	info->dtype = ds->fields[0].dtype;
+	info->elements = 0;
+	if (ds->fields[0].kind == HR_FIELD_FIXED)
+		info->elements = (uint32_t)hr__min(UINT32_MAX, ds->fields[0].bytes /
+								       hr_dtype_size(info->dtype));
+	info->sample_bytes = 0;
+	for (uint32_t i = 0; i < info->n_fields; i++) {
+		const struct hr__sizes *sizes = ds->sizes[i];
+
+		if (sizes)
+			info->sample_bytes += sizes->values ? sizes->bytes / sizes->values : 0;
+		else if (ds->fields[i].kind == HR_FIELD_FIXED)
+			info->sample_bytes += ds->fields[i].bytes;
+	}
+}
+
 int hr_dataset_open(const char *const *paths, uint32_t n, const struct hr_dataset_options *opts,
 		    struct hr_dataset **out)
 {
-	const struct hr__format_ops *ops = NULL;
+	struct opening opening = {.opts = opts};
 	struct hr_dataset *ds;
-	int rc = 0;
+	int rc;
 
 	if (!paths || n == 0 || !opts)
 		return hr__fail(EINVAL, "dataset: no files given; name at least one");
-	ds = calloc(1, sizeof(*ds) + n * sizeof(ds->parts[0]));
+	if ((unsigned int)opts->corrupt > HR_CORRUPT_SUBSTITUTE ||
+	    (opts->fields && !opts->n_fields))
+		return hr__fail(EINVAL,
+				"dataset: corrupt %d, %" PRIu32 " fields: not a known choice",
+				(int)opts->corrupt, opts->n_fields);
+	ds = hr__dataset_new();
 	if (!ds)
-		return hr__fail(ENOMEM, "dataset: no memory for %" PRIu32 " files", n);
-	atomic_init(&ds->refs, 1);
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		struct hr__part *part = &ds->parts[i];
-
-		rc = open_part(part, paths[i], opts, &ops);
-		if (rc == 0)
-			rc = join_part(ds, part, paths[i]);
-		ds->n_parts++; /* also a half-opened one: it is closed with the others */
-	}
-	for (uint32_t i = 0; i < n && rc == 0; i++) /* they are read together: fit or do not */
-		rc = hr_file_hint(ds->parts[i].file, HR_CACHE_AUTO, ds->info.bytes);
+		return hr__fail(ENOMEM, "dataset: no memory");
+	opening.ds = ds;
+	rc = hr__paths_expand(paths, n, opts, &opening.ops, add_file, &opening);
+	if (rc == 0 && ds->n_parts == 0)
+		rc = hr__fail(HR_E_TOO_SHORT, "%s: names no files of samples", paths[0]);
+	for (uint32_t i = 0; i < ds->n_parts && rc == 0; i++) /* read together: fit or do not */
+		rc = hr_file_hint(ds->parts[i]->file, HR_CACHE_AUTO, ds->info.bytes);
 	if (rc == 0) {
-		ds->info.files = n;
+		hr__dataset_finish(ds);
 		rc = set_fingerprint(ds, opts);
 	}
 	if (rc < 0) {
@@ -237,21 +355,76 @@ void hr_dataset_close(struct hr_dataset *ds)
 		hr__dataset_put(ds);
 }
 
+/* -- questions ------------------------------------------------------------------------------- */
+
+uint32_t hr__dataset_ranges_max(const struct hr_dataset *ds)
+{
+	uint32_t most = 1;
+
+	for (uint32_t i = 0; i < ds->n_parts; i++)
+		most = (uint32_t)hr__max(most, ds->parts[i]->ff->schema.ranges_max);
+	return most;
+}
+
 int hr_dataset_info(const struct hr_dataset *ds, struct hr_dataset_info *info)
 {
 	*info = ds->info;
 	return 0;
 }
 
-int hr_dataset_locate(const struct hr_dataset *ds, uint64_t index, struct hr_file **file,
-		      uint64_t *offset, uint64_t *len)
+static int check_place(const struct hr_dataset *ds, uint64_t index, uint32_t field)
 {
-	const struct hr__part *part;
-
 	if (index >= ds->info.samples)
 		return hr__fail(EINVAL, "sample %" PRIu64 ": the dataset has %" PRIu64, index,
 				ds->info.samples);
-	part = &ds->parts[hr__dataset_part(ds, index)];
+	if (field >= ds->info.n_fields)
+		return hr__fail(EINVAL, "field %" PRIu32 ": the dataset has %" PRIu32, field,
+				ds->info.n_fields);
+	return 0;
+}
+
+int hr_dataset_locate(const struct hr_dataset *ds, uint64_t index, uint32_t field,
+		      struct hr_file **file, struct hr_range *out, uint32_t max)
+{
+	uint32_t most = hr__dataset_ranges_max(ds);
+	const struct hr__part *part;
+	struct hr__range *ranges;
+	struct hr__place place;
+	int rc = check_place(ds, index, field);
+
+	if (rc < 0)
+		return rc;
+	if (ds->fields[field].kind == HR_FIELD_SCALAR)
+		return hr__fail(EINVAL, "field %s: a scalar lies in no file of samples",
+				ds->fields[field].name);
+	ranges = malloc(most * sizeof(*ranges));
+	if (!ranges)
+		return hr__fail(ENOMEM, "sample %" PRIu64 ": no memory for its ranges", index);
+	hr__dataset_find(ds, index, &place);
+	part = ds->parts[place.part];
 	*file = part->file;
-	return part->ff->ops->locate(part->ff, index - part->first, offset, len);
+	rc = hr__part_locate(part, place.index, field, ranges);
+	if (rc > 0 && (uint32_t)rc > max)
+		rc = hr__fail(ENOSPC, "sample %" PRIu64 ": has %d ranges, room is for %" PRIu32,
+			      index, rc, max);
+	for (int i = 0; i < rc; i++)
+		out[i] = (struct hr_range){ranges[i].offset, ranges[i].len};
+	free(ranges);
+	return rc;
+}
+
+int hr_dataset_scalar(const struct hr_dataset *ds, uint64_t index, uint32_t field, uint64_t *out)
+{
+	const struct hr__part *part;
+	struct hr__place place;
+	int rc = check_place(ds, index, field);
+
+	if (rc < 0)
+		return rc;
+	if (ds->fields[field].kind != HR_FIELD_SCALAR)
+		return hr__fail(EINVAL, "field %s: no scalar, it has to be read",
+				ds->fields[field].name);
+	hr__dataset_find(ds, index, &place);
+	part = ds->parts[place.part];
+	return part->ff->ops->value(part->ff, place.index, part->fields[field], 0, out);
 }

@@ -59,9 +59,10 @@ int hr__filler_init(struct hr__filler *filler, struct hr_loader *loader, uint32_
 	filler->flying = calloc(filler->flying_max, sizeof(*filler->flying));
 	filler->groups.first = malloc(n_files * sizeof(*filler->groups.first));
 	filler->groups.next = calloc(loader->layout.batch_size, sizeof(*filler->groups.next));
+	filler->groups.index = calloc(loader->layout.batch_size, sizeof(*filler->groups.index));
 	filler->groups.files = calloc(loader->layout.ios_max, sizeof(*filler->groups.files));
 	if (!filler->flying || !filler->groups.first || !filler->groups.next ||
-	    !filler->groups.files)
+	    !filler->groups.files || !filler->groups.index)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n_files; i++)
 		filler->groups.first[i] = HR__NO_ROW;
@@ -73,6 +74,7 @@ void hr__filler_fini(struct hr__filler *filler)
 	free(filler->flying);
 	free(filler->groups.first);
 	free(filler->groups.next);
+	free(filler->groups.index);
 	free(filler->groups.files);
 }
 
@@ -243,8 +245,8 @@ void hr__filler_fill(struct hr__filler *filler)
 static const struct hr__part *part_of(const struct hr_loader *loader, const struct hr_file *file)
 {
 	for (uint32_t i = 0; i < loader->ds->n_parts; i++) {
-		if (loader->ds->parts[i].file == file)
-			return &loader->ds->parts[i];
+		if (loader->ds->parts[i]->file == file)
+			return loader->ds->parts[i];
 	}
 	return NULL;
 }

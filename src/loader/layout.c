@@ -54,8 +54,12 @@ static uint32_t group_rows(const struct hr__layout *layout, const struct hr_data
 	uint32_t n_files = 0;
 
 	for (uint32_t row = layout->batch_size; row-- > 0;) {
-		uint32_t file = hr__dataset_part(ds, ids[row]);
+		struct hr__place place;
+		uint32_t file;
 
+		hr__dataset_find(ds, ids[row], &place);
+		file = place.part;
+		groups->index[row] = place.index;
 		if (groups->first[file] == HR__NO_ROW)
 			groups->files[n_files++] = file;
 		groups->next[row] = groups->first[file];
@@ -74,17 +78,19 @@ uint32_t hr__layout_requests(const struct hr__layout *layout, const struct hr_da
 
 	for (uint32_t k = 0; k < n_files; k++) {
 		uint32_t file = groups->files[k], row = groups->first[file];
-		const struct hr__part *part = &ds->parts[file];
+		const struct hr__part *part = ds->parts[file];
 		uint64_t count = 0;
 
 		groups->first[file] = HR__NO_ROW;
 		for (; row != HR__NO_ROW; row = groups->next[row]) {
 			struct hr_piece *piece = &pieces[count++];
-			int rc = part->ff->ops->locate(part->ff, ids[row] - part->first,
-						       &piece->file_offset, &piece->len);
+			struct hr__range range;
+			int rc = hr__part_locate(part, groups->index[row], 0, &range);
 
-			assert(rc == 0); /* the id is inside the dataset, so the file has it */
+			assert(rc == 1); /* the id is inside the dataset, so the file has it */
 			(void)rc;
+			piece->file_offset = range.offset;
+			piece->len = range.len;
 			piece->buffer_offset = base + row * layout->row_bytes;
 		}
 		ios[k] = (struct hr_io){

@@ -37,6 +37,7 @@ void hr__layout_tensors(const struct hr__layout *layout, char *base, struct hr_t
 struct hr__groups {
 	uint32_t *first; /* per file: its first row */
 	uint32_t *next;  /* per row: the next row of the same file */
+	uint64_t *index; /* per row: its number in its file */
 	uint32_t *files; /* files met, up to ios_max */
 };
 #define HR__NO_ROW UINT32_MAX

@@ -84,7 +84,7 @@ static bool walk_all(struct hr__registrar *r, uint64_t since, struct hr__mapping
 	*ready = 0;
 	for (uint32_t i = 0; i < r->ds->n_parts && !work->full; i++) {
 		work->cold = false;
-		if (walk_file(r, &r->ds->parts[i], since, ready, work))
+		if (walk_file(r, r->ds->parts[i], since, ready, work))
 			more = more || work->cold;
 	}
 	return more && !work->full && !atomic_load(&r->stopping);
@@ -96,7 +96,7 @@ static void conclude(struct hr__registrar *r, const struct hr__mapping_work *wor
 	char text[160];
 
 	for (uint32_t i = 0; i < r->ds->n_parts; i++)
-		all += r->ds->parts[i].size;
+		all += r->ds->parts[i]->size;
 	if (ready >= all || atomic_load(&r->stopping))
 		return;
 	snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " MiB are ready: %s", ready >> 20,
@@ -139,8 +139,8 @@ void hr__registrar_start(struct hr__registrar *r, const struct hr_dataset *ds,
 	r->map = map;
 	r->pin = pin;
 	for (uint32_t i = 0; i < ds->n_parts && !any; i++)
-		any = !hr__mapping_check(ds->parts[i].file, dev, map, reason, sizeof(reason)) ||
-		      (map && hr__mapping_plain_ok(ds->parts[i].file));
+		any = !hr__mapping_check(ds->parts[i]->file, dev, map, reason, sizeof(reason)) ||
+		      (map && hr__mapping_plain_ok(ds->parts[i]->file));
 	if (!any) {
 		give_reason(r, reason);
 		return;

@@ -53,12 +53,12 @@ static void samples_of_many_files(void **state)
 	for (uint32_t i = 0; i < 6; i++) {
 		for (uint64_t at = 0; at + 9 <= tokens[i]; at += 8, index++) {
 			struct hr_file *file = NULL;
-			uint64_t offset = 0, len = 0;
+			struct hr_range range = {0, 0};
 
-			assert_int_equal(hr_dataset_locate(ds, index, &file, &offset, &len), 0);
+			assert_int_equal(hr_dataset_locate(ds, index, 0, &file, &range, 1), 1);
 			assert_string_equal(hr_file_path(file), paths[i]);
-			assert_int_equal(offset, at * 2);
-			assert_int_equal(len, 18);
+			assert_int_equal(range.offset, at * 2);
+			assert_int_equal(range.len, 18);
 		}
 	}
 	assert_int_equal(hr_dataset_info(ds, &info), 0);
@@ -71,10 +71,11 @@ static void samples_of_many_files(void **state)
 	assert_string_equal(info.format, "tokens");
 	{
 		struct hr_file *file;
-		uint64_t offset, len;
+		struct hr_range range;
 
-		assert_int_equal(hr_dataset_locate(ds, index, &file, &offset, &len), -EINVAL);
-		assert_int_equal(hr_dataset_locate(ds, UINT64_MAX, &file, &offset, &len), -EINVAL);
+		assert_int_equal(hr_dataset_locate(ds, index, 0, &file, &range, 1), -EINVAL);
+		assert_int_equal(hr_dataset_locate(ds, UINT64_MAX, 0, &file, &range, 1), -EINVAL);
+		assert_int_equal(hr_dataset_locate(ds, 0, 1, &file, &range, 1), -EINVAL);
 	}
 	hr_dataset_close(ds);
 	for (uint32_t i = 0; i < 6; i++)
@@ -151,7 +152,7 @@ static void refusals(void **state)
 	expect_refusal(NULL, 0, o, EINVAL, "no files");
 	expect_refusal(set, 0, o, EINVAL, "no files");
 	expect_refusal(&missing, 1, o, ENOENT, missing);
-	expect_refusal((const char *const *)&dir, 1, o, HR_E_NOT_A_FILE, dir);
+	expect_refusal((const char *const *)&dir, 1, o, HR_E_UNKNOWN_FORMAT, dir);
 	expect_refusal((const char *const *)&empty, 1, o, HR_E_EMPTY_FILE, "empty");
 	expect_refusal((const char *const *)&tiny, 1, o, HR_E_TOO_SHORT, tiny);
 	expect_refusal(set, 3, o, HR_E_BAD_FORMAT, odd);

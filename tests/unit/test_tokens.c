@@ -14,34 +14,13 @@
 
 #include <headrace/error.h>
 
-#include "base/fail.h"
-#include "format/format.h"
+#include "support/format_bytes.h"
 
-struct blob {
-	const unsigned char *bytes;
-	int fail_with;    /* the read fails with this code */
-	uint64_t highest; /* last byte asked for, plus 1 */
-};
-
-static int blob_read(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
+static int open_bytes(struct format_bytes *all, unsigned char *bytes, uint64_t size,
+		      const struct hr_dataset_options *opts, struct hr__format_file **out)
 {
-	struct blob *blob = src->ctx;
-
-	assert_true(offset <= src->size && len <= src->size - offset);
-	if (blob->fail_with)
-		return -blob->fail_with;
-	memcpy(buf, blob->bytes + offset, len);
-	if (offset + len > blob->highest)
-		blob->highest = offset + len;
-	return 0;
-}
-
-static int open_blob(struct blob *blob, uint64_t size, const struct hr_dataset_options *opts,
-		     struct hr__format_file **out)
-{
-	struct hr_source src = {.name = "data.bin", .size = size, .read = blob_read, .ctx = blob};
-
-	return hr__format_tokens.open(&src, opts, out);
+	format_bytes_add(all, "data.bin", bytes, size, size);
+	return format_bytes_open(all, &hr__format_tokens, opts, out);
 }
 
 static void put_le32(unsigned char *p, uint32_t v)
@@ -77,11 +56,11 @@ static unsigned char *make_llmc(uint32_t magic, uint32_t version, uint32_t count
 static void expect_refusal(unsigned char *bytes, uint64_t size,
 			   const struct hr_dataset_options *opts, int code, const char *word)
 {
-	struct blob blob = {.bytes = bytes};
+	struct format_bytes all = {.n_files = 0};
 	struct hr__format_file *ff = (void *)0x1;
 
 	hr__fail_set(EIO, "");
-	assert_int_equal(open_blob(&blob, size, opts, &ff), -code);
+	assert_int_equal(open_bytes(&all, bytes, size, opts, &ff), -code);
 	assert_ptr_equal(ff, (void *)0x1);
 	if (!strstr(hr_error_detail(), word))
 		fail_msg("\"%s\" lacks \"%s\"", hr_error_detail(), word);
@@ -91,12 +70,13 @@ static void expect_refusal(unsigned char *bytes, uint64_t size,
 static struct hr__format_file *expect_open(unsigned char *bytes, uint64_t size,
 					   const struct hr_dataset_options *opts)
 {
-	struct blob blob = {.bytes = bytes};
+	struct format_bytes all = {.n_files = 0};
 	struct hr__format_file *ff = NULL;
 
-	assert_int_equal(open_blob(&blob, size, opts, &ff), 0);
+	assert_int_equal(open_bytes(&all, bytes, size, opts, &ff), 0);
 	assert_non_null(ff);
-	assert_true(blob.highest <= 1024);
+	assert_true(all.files[0].highest <= 1024);
+	format_check_accepted(ff, size);
 	free(bytes);
 	return ff;
 }
@@ -104,20 +84,22 @@ static struct hr__format_file *expect_open(unsigned char *bytes, uint64_t size,
 static void check_windows(const struct hr__format_file *ff, uint64_t data_off, uint32_t element,
 			  uint64_t ntok, uint64_t window, uint64_t stride)
 {
-	uint64_t count = ff->schema.count, off, len;
+	uint64_t count = ff->schema.count;
+	struct hr__range range;
 
-	assert_int_equal(ff->schema.elements, window);
-	assert_int_equal(ff->schema.sample_bytes, window * element);
+	assert_true(ff->schema.windows);
+	assert_int_equal(ff->schema.fields[0].face.shape[0], window);
+	assert_int_equal(ff->schema.fields[0].face.bytes, window * element);
 	for (uint64_t i = 0; i < count; i++) {
-		assert_int_equal(hr__format_tokens.locate(ff, i, &off, &len), 0);
-		assert_int_equal(off, data_off + i * stride * element);
-		assert_int_equal(len, window * element);
-		assert_true(off + len <= data_off + ntok * element);
+		assert_int_equal(hr__format_tokens.locate(ff, i, 0, &range), 1);
+		assert_int_equal(range.offset, data_off + i * stride * element);
+		assert_int_equal(range.len, window * element);
+		assert_true(range.offset + range.len <= data_off + ntok * element);
 	}
 	/* one more window would not fit */
 	assert_true(count * stride + window > ntok);
-	assert_int_equal(hr__format_tokens.locate(ff, count, &off, &len), -EINVAL);
-	assert_int_equal(hr__format_tokens.locate(ff, UINT64_MAX, &off, &len), -EINVAL);
+	assert_int_equal(hr__format_tokens.locate(ff, count, 0, &range), -EINVAL);
+	assert_int_equal(hr__format_tokens.locate(ff, UINT64_MAX, 0, &range), -EINVAL);
 }
 
 static void windows_of_plain_files(void **state)
@@ -143,7 +125,7 @@ static void windows_of_plain_files(void **state)
 			struct hr__format_file *ff = expect_open(make_bytes(size), size, &opts);
 
 			assert_int_equal(ff->schema.count, cases[i].count);
-			assert_int_equal(ff->schema.dtype,
+			assert_int_equal(ff->schema.fields[0].face.dtype,
 					 element == 4 ? HR_DTYPE_U32 : HR_DTYPE_U16);
 			check_windows(ff, 0, element, cases[i].ntok, cases[i].seq_len + 1u,
 				      cases[i].stride ? cases[i].stride : cases[i].seq_len);
@@ -158,14 +140,14 @@ static void llmc_headers(void **state)
 	struct hr__format_file *ff;
 
 	ff = expect_open(make_llmc(20240520, 1, 21, 42), 1024 + 42, &opts);
-	assert_int_equal(ff->schema.dtype, HR_DTYPE_U16);
+	assert_int_equal(ff->schema.fields[0].face.dtype, HR_DTYPE_U16);
 	assert_int_equal(ff->schema.count, 5);
 	check_windows(ff, 1024, 2, 21, 5, 4);
 	hr__format_tokens.close(ff);
 
 	opts.dtype = HR_DTYPE_U32;
 	ff = expect_open(make_llmc(20240801, 7, 21, 84), 1024 + 84, &opts);
-	assert_int_equal(ff->schema.dtype, HR_DTYPE_U32);
+	assert_int_equal(ff->schema.fields[0].face.dtype, HR_DTYPE_U32);
 	check_windows(ff, 1024, 4, 21, 5, 4);
 	hr__format_tokens.close(ff);
 }
@@ -213,10 +195,11 @@ static void read_errors_pass_through(void **state)
 {
 	struct hr_dataset_options opts = {.seq_len = 4};
 	unsigned char *bytes = make_bytes(100);
-	struct blob blob = {.bytes = bytes, .fail_with = EIO};
+	struct format_bytes all = {.n_files = 0};
 	struct hr__format_file *ff = NULL;
 
-	assert_int_equal(open_blob(&blob, 100, &opts, &ff), -EIO);
+	format_bytes_add(&all, "data.bin", bytes, 100, 100)->fail_with = EIO;
+	assert_int_equal(format_bytes_open(&all, &hr__format_tokens, &opts, &ff), -EIO);
 	assert_null(ff);
 	free(bytes);
 }

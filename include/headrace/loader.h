@@ -46,9 +46,20 @@ enum hr_last {
 	HR_LAST_PAD = 1,  /* the last step is filled up from the start of the epoch's order */
 };
 
+enum hr_ragged {
+	HR_RAGGED_VALUES = 0, /* rows one behind the other, and where each begins */
+	HR_RAGGED_PAD = 1,    /* rows of one length, filled up, and how long each is */
+};
+
+/* What a field becomes on its way. */
+struct hr_field_cast {
+	const char *name;
+	enum hr_dtype to;
+};
+
 struct hr_loader_options {
 	uint32_t batch_size;     /* B: samples per batch of this rank, 1..2^20 */
-	enum hr_dtype out_dtype; /* 0 = as in the file */
+	enum hr_dtype out_dtype; /* of a dataset with one field; 0 = as in the file */
 	uint64_t seed;
 	enum hr_shuffle shuffle;
 	enum hr_last last;
@@ -59,34 +70,57 @@ struct hr_loader_options {
 				   GPU 2 + 8 * threads as long as a thread's fit 16 MiB */
 	uint32_t threads;       /* 0..256, see above */
 	uint64_t timeout_ns;    /* longest wait of hr_loader_next(), 0 = 60 s */
+	const struct hr_field_cast *casts; /* of datasets with several fields; copied */
+	uint32_t n_casts;
+	enum hr_ragged ragged;
+	uint64_t
+		pad_to; /* PAD: elements of a row; longer samples are cut off there. 0 = the longest
+			      of the dataset */
+	int64_t pad_value; /* PAD: the elements behind a sample's, as a number of their type */
+	/*
+	 * VALUES: room in a batch for one ragged field, in bytes. 0 = enough for any batch. A batch that
+	 * needs more is the error -HR_E_BATCH_FULL.
+	 */
+	uint64_t batch_bytes_max;
+	bool packed; /* windows of documents: "position_ids" and "cu_seqlens" as packed attention asks */
 	struct hr_engine_options engine; /* for every engine of the loader */
 };
 
 /* A tensor in device memory. Strides are in elements; row-major where not said otherwise. */
 struct hr_tensor {
-	const char *name; /* static */
+	const char *name; /* valid as long as the loader */
 	enum hr_dtype dtype;
-	uint32_t ndim; /* 1..4 */
-	uint64_t shape[4];
-	uint64_t stride[4];
+	uint32_t ndim; /* 1..HR_DIMS_MAX */
+	uint64_t shape[HR_DIMS_MAX];
+	uint64_t stride[HR_DIMS_MAX];
 	void *data; /* device address of element 0 */
 };
 
 struct hr_batch {
 	/*
-	 * For token datasets: "tokens" [B, T + 1], dense; "input_ids" [B, T] and "labels" [B, T], two
-	 * views into the same memory (labels start one element later), so that T + 1 tokens are read
-	 * and stored once.
+	 * B samples, one per row:
+	 *   a fixed field    NAME [B, shape of the sample]
+	 *   a scalar         NAME [B], i64 or f64
+	 *   a ragged field   NAME [all elements], NAME.offsets [B + 1] i64: row r is
+	 *                    offsets[r] .. offsets[r + 1]
+	 *     padded         NAME [B, L], NAME.lengths [B] i64
+	 *   windows          "tokens" [B, T + 1], and two views of the same memory, so that T + 1 tokens
+	 *                    are read and stored once: "input_ids" [B, T] and "labels" [B, T], which
+	 *                    start one element later
+	 *     packed         "position_ids" [B, T] i64: place within the document; "cu_seqlens" [n + 1]
+	 *                    i32: where the n documents of the batch begin in its B * T tokens, and
+	 *                    B * T. A row begins a document.
 	 */
 	const struct hr_tensor *tensors;
 	uint32_t n_tensors;
+	uint32_t max_seqlen;      /* packed: of the longest document; else 0 */
 	uint64_t epoch;           /* 0 .. */
 	uint64_t step;            /* within the epoch, 0 .. */
 	uint32_t samples;         /* rows: batch_size */
 	uint32_t valid;           /* rows that are not padding, 0..samples */
 	const uint64_t *ids;      /* sample numbers of the rows */
 	struct hr_buffer *buffer; /* the slot's memory and */
-	uint64_t buffer_offset;   /* where "tokens" starts in it, in bytes */
+	uint64_t buffer_offset;   /* where it starts, in bytes */
 };
 
 struct hr_loader_info {
@@ -111,7 +145,7 @@ struct hr_loader_stats {
  * @ds, @dev: one reference each is taken.
  *
  * Return: 0, -EINVAL, -HR_E_TOO_SHORT (fewer samples than one step of all ranks, and nothing may be
- * padded), -HR_E_BAD_CAST, -ENOMEM, -HR_E_*; hr_error_detail() has the sentence.
+ * padded), -HR_E_BAD_CAST, -HR_E_BATCH_FULL, -ENOMEM, -HR_E_*; hr_error_detail() has the sentence.
  */
 int hr_loader_open(struct hr_dataset *ds, struct hr_device *dev,
 		   const struct hr_loader_options *opts, struct hr_loader **out);
@@ -130,7 +164,7 @@ int hr_loader_info(const struct hr_loader *loader, struct hr_loader_info *out);
  * @out: a batch in device memory, valid until hr_loader_release().
  *
  * Return: 0, -HR_E_END after the last epoch, -HR_E_NO_SLOT when the caller holds every slot,
- * -HR_E_FILE_CHANGED (a file shrank), -EIO and other codes of the read, -ETIMEDOUT, -HR_E_CLOSED
+ * -HR_E_FILE_CHANGED (a file shrank), -HR_E_BATCH_FULL, -HR_E_BAD_FORMAT, -EIO and other codes of the read, -ETIMEDOUT, -HR_E_CLOSED
  * after hr_loader_stop(). An error is final for the loader except -HR_E_NO_SLOT and -ETIMEDOUT.
  */
 int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out);

@@ -15,17 +15,17 @@ static int init_slot(struct hr__slot *slot, const struct hr__layout *layout,
 	uint32_t rows = layout->batch_size;
 
 	slot->ids = calloc(rows, sizeof(*slot->ids));
-	slot->pieces = calloc(rows, sizeof(*slot->pieces));
-	slot->ios = calloc(layout->ios_max, sizeof(*slot->ios));
+	slot->tensors = calloc(layout->n_tensors, sizeof(*slot->tensors));
 	slot->io_list = calloc(layout->ios_max, sizeof(*slot->io_list));
-	if (!slot->ids || !slot->pieces || !slot->ios || !slot->io_list)
+	if (!slot->ids || !slot->tensors || !slot->io_list ||
+	    hr__requests_init(&slot->requests, layout) < 0)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < layout->ios_max; i++)
-		slot->io_list[i] = &slot->ios[i];
+		slot->io_list[i] = &slot->requests.ios[i];
 	hr__layout_tensors(layout, (char *)hr_buffer_address(buffer) + offset, slot->tensors);
 	slot->batch = (struct hr_batch){
 		.tensors = slot->tensors,
-		.n_tensors = HR__LAYOUT_TENSORS,
+		.n_tensors = layout->n_tensors,
 		.samples = rows,
 		.ids = slot->ids,
 		.buffer = buffer,
@@ -57,8 +57,8 @@ void hr__ring_fini(struct hr__ring *ring)
 {
 	for (uint32_t i = 0; i < ring->n; i++) {
 		free(ring->slots[i].ids);
-		free(ring->slots[i].pieces);
-		free(ring->slots[i].ios);
+		free(ring->slots[i].tensors);
+		hr__requests_fini(&ring->slots[i].requests);
 		free(ring->slots[i].io_list);
 	}
 	free(ring->slots);

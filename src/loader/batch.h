@@ -19,6 +19,7 @@
 
 #include <headrace/loader.h>
 
+#include "loader/assemble.h"
 #include "loader/event.h"
 #include "loader/layout.h"
 
@@ -35,17 +36,17 @@ enum hr__slot_state {
 
 struct hr__slot {
 	struct hr_batch batch; /* what the caller sees */
-	struct hr_tensor tensors[HR__LAYOUT_TENSORS];
+	struct hr_tensor *tensors;
 	enum hr__slot_state state; /* under the ring's lock */
 	uint64_t seq;
 	/* owned by the filler while FILLING; ids by the consumer while HELD */
 	uint64_t *ids;
-	struct hr_piece *pieces;
-	struct hr_io *ios;
+	struct hr__requests requests;
 	struct hr_io **io_list;
-	uint32_t n_ios;
-	uint32_t left; /* requests that have not come back */
-	int error;     /* the first -code, or 0 */
+	uint32_t n_ios;       /* that were submitted */
+	uint64_t side_ticket; /* 0: its side is there */
+	uint32_t left;        /* requests that have not come back */
+	int error;            /* the first -code, or 0 */
 	char sentence[HR__SENTENCE_BYTES];
 	/* while PASSING */
 	struct hr_lane *lane;

@@ -51,31 +51,26 @@ static uint32_t batches_in_flight(const struct hr_loader *loader)
 
 int hr__filler_init(struct hr__filler *filler, struct hr_loader *loader, uint32_t index)
 {
-	uint32_t n_files = loader->ds->n_parts;
+	int rc = hr__assembler_init(&filler->assembler, &loader->layout, loader->ds,
+				    loader->opts.pad_value);
 
 	filler->loader = loader;
 	filler->index = index;
 	filler->flying_max = batches_in_flight(loader);
 	filler->flying = calloc(filler->flying_max, sizeof(*filler->flying));
-	filler->groups.first = malloc(n_files * sizeof(*filler->groups.first));
-	filler->groups.next = calloc(loader->layout.batch_size, sizeof(*filler->groups.next));
-	filler->groups.index = calloc(loader->layout.batch_size, sizeof(*filler->groups.index));
-	filler->groups.files = calloc(loader->layout.ios_max, sizeof(*filler->groups.files));
-	if (!filler->flying || !filler->groups.first || !filler->groups.next ||
-	    !filler->groups.files || !filler->groups.index)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n_files; i++)
-		filler->groups.first[i] = HR__NO_ROW;
-	return 0;
+	if (hr__side_needed(&loader->side)) {
+		filler->moves = calloc(HR__LANE_MOVES_MAX, sizeof(*filler->moves));
+		if (!filler->moves)
+			rc = -ENOMEM;
+	}
+	return filler->flying ? rc : -ENOMEM;
 }
 
 void hr__filler_fini(struct hr__filler *filler)
 {
+	hr__assembler_fini(&filler->assembler);
 	free(filler->flying);
-	free(filler->groups.first);
-	free(filler->groups.next);
-	free(filler->groups.index);
-	free(filler->groups.files);
+	free(filler->moves);
 }
 
 /*
@@ -115,6 +110,11 @@ int hr__filler_open(struct hr__filler *filler)
 		opts.staging_bytes = hr__align_up(staging_share(loader), STAGING_BLOCK);
 	if (loader->opts.threads > 1)
 		opts.threads = 0;
+	if (hr__side_needed(&loader->side)) {
+		rc = hr_lane_open(loader->dev, NULL, &filler->lane);
+		if (rc < 0)
+			return rc;
+	}
 	rc = hr_engine_open(loader->dev, &opts, &filler->engine);
 	if (rc < 0 || opts.threads == loader->opts.engine.threads || !is_alone(filler->engine))
 		return rc;
@@ -126,13 +126,16 @@ int hr__filler_open(struct hr__filler *filler)
 
 void hr__filler_close(struct hr__filler *filler)
 {
+	hr_lane_close(filler->lane); /* waits for what is on it */
+	filler->lane = NULL;
 	if (!filler->engine)
 		return;
 	for (uint32_t i = 0; i < filler->n_flying; i++) {
 		struct hr__slot *slot = filler->flying[i];
 
 		for (uint32_t k = 0; k < slot->n_ios; k++)
-			hr_cancel(filler->engine, &slot->ios[k]); /* -ENOENT: it is back already */
+			hr_cancel(filler->engine,
+				  slot->io_list[k]); /* -ENOENT: it is back already */
 	}
 	if (hr_engine_close(filler->engine) < 0)
 		filler->stuck = true;
@@ -153,7 +156,8 @@ static const struct hr__order *epoch_order(struct hr__filler *filler, uint64_t e
 	return &filler->order;
 }
 
-static void build_batch(struct hr__filler *filler, struct hr__slot *slot)
+/* The samples of the batch with the slot's number. */
+static void draw_samples(struct hr__filler *filler, struct hr__slot *slot)
 {
 	struct hr_loader *loader = filler->loader;
 	const struct hr__schedule *schedule = &loader->schedule;
@@ -173,11 +177,40 @@ static void build_batch(struct hr__filler *filler, struct hr__slot *slot)
 	slot->batch.epoch = turn.epoch;
 	slot->batch.step = turn.step;
 	slot->batch.valid = turn.valid;
-	slot->n_ios = hr__layout_requests(&loader->layout, loader->ds, slot->ids, &filler->groups,
-					  loader->buffer, slot->batch.buffer_offset, slot->pieces,
-					  slot->ios);
-	for (uint32_t i = 0; i < slot->n_ios; i++)
-		slot->ios[i].user = slot;
+}
+
+static int send_side(struct hr__filler *filler, struct hr__slot *slot, const char *side,
+		     char *memory)
+{
+	struct hr_loader *loader = filler->loader;
+
+	return hr__side_send(&loader->side, &loader->layout, filler->lane, side, memory,
+			     filler->moves, &slot->side_ticket);
+}
+
+static int build_batch(struct hr__filler *filler, struct hr__slot *slot)
+{
+	struct hr_loader *loader = filler->loader;
+	char *memory = (char *)hr_buffer_address(loader->buffer) + slot->batch.buffer_offset;
+	char *side = hr__side_of(&loader->side, (uint32_t)(slot - loader->ring.slots));
+	struct hr__target target = {
+		.buffer = loader->buffer,
+		.base = slot->batch.buffer_offset,
+		.host = side ? NULL : memory,
+		.side = side ? side : memory + loader->layout.side_offset,
+		.tensors = slot->tensors,
+	};
+	int rc;
+
+	slot->side_ticket = 0;
+	draw_samples(filler, slot);
+	rc = hr__assemble(&filler->assembler, slot->ids, &target, &slot->requests);
+	if (rc == 0 && side)
+		rc = send_side(filler, slot, side, memory);
+	slot->batch.max_seqlen = target.max_seqlen;
+	for (uint32_t i = 0; i < slot->requests.n_ios; i++)
+		slot->requests.ios[i].user = slot;
+	return rc;
 }
 
 /* The first failure of a batch is the one that is told. */
@@ -202,12 +235,26 @@ static void publish_slot(struct hr__filler *filler, struct hr__slot *slot)
 	hr__ring_publish(ring, slot);
 }
 
+/* All that was read is there; the side mostly is, having had as long. */
+static void finish_slot(struct hr__filler *filler, struct hr__slot *slot)
+{
+	struct hr_lane *lane = filler->lane;
+	int rc = 0;
+
+	if (slot->side_ticket)
+		rc = lane->ops->wait(lane, slot->side_ticket, filler->loader->opts.timeout_ns);
+	if (rc < 0)
+		fail_slot(slot, rc, hr_error_detail());
+	publish_slot(filler, slot);
+}
+
 static void submit_batch(struct hr__filler *filler, struct hr__slot *slot)
 {
 	uint32_t taken = 0;
 
-	while (taken < slot->n_ios) {
-		int rc = hr_submit(filler->engine, slot->io_list + taken, slot->n_ios - taken);
+	while (taken < slot->requests.n_ios && !slot->error) {
+		int rc = hr_submit(filler->engine, slot->io_list + taken,
+				   slot->requests.n_ios - taken);
 
 		if (rc <= 0) {
 			fail_slot(slot, rc < 0 ? rc : -EIO, hr_error_detail());
@@ -220,16 +267,19 @@ static void submit_batch(struct hr__filler *filler, struct hr__slot *slot)
 	if (taken)
 		filler->flying[filler->n_flying++] = slot;
 	else
-		publish_slot(filler, slot);
+		finish_slot(filler, slot);
 }
 
 static bool fill_one(struct hr__filler *filler, struct hr__waiter *waiter)
 {
 	struct hr__slot *slot = hr__ring_claim(&filler->loader->ring, waiter);
+	int rc;
 
 	if (!slot)
 		return false;
-	build_batch(filler, slot);
+	rc = build_batch(filler, slot);
+	if (rc < 0)
+		fail_slot(slot, rc, hr_error_detail());
 	submit_batch(filler, slot);
 	return true;
 }
@@ -300,7 +350,7 @@ static void land(struct hr__filler *filler, struct hr__slot *slot)
 	while (filler->flying[i] != slot)
 		i++;
 	filler->flying[i] = filler->flying[--filler->n_flying];
-	publish_slot(filler, slot);
+	finish_slot(filler, slot);
 }
 
 /* The engine itself is broken: nothing in flight will come back through it. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loader/layout.h - what a batch looks like in memory, and which bytes of which files make it up.
+ * loader/layout.h - what a batch looks like in memory: fixed when a loader opens, the same in every slot.
  *
- * Arithmetic only: no I/O, no allocation.
+ * A slot has a region per column, and behind them the *side*: small tensors that the CPU knows before
+ * anything is read (offsets of ragged rows, lengths of padded ones, scalars, places in packed windows).
  */
 #ifndef HR_LOADER_LAYOUT_H
 #define HR_LOADER_LAYOUT_H
@@ -13,43 +14,68 @@
 
 #include "loader/dataset.h"
 
-#define HR__LAYOUT_TENSORS 3u
 #define HR__LAYOUT_ALIGN 4096u /* of a slot: fits every drive's direct I/O */
+
+enum hr__column_kind {
+	HR__COLUMN_DENSE,  /* rows of one size */
+	HR__COLUMN_RAGGED, /* rows one behind the other; side: B + 1 offsets in elements */
+	HR__COLUMN_PADDED, /* rows of one size, filled up; side: B lengths in elements */
+	HR__COLUMN_SCALAR, /* side: B values */
+};
+
+/* One field of the dataset in a batch. */
+struct hr__column {
+	enum hr__column_kind kind;
+	enum hr_dtype in, out;
+	uint32_t cast;       /* number of its conversion */
+	uint64_t file_bytes; /* dense: of a row in the file; padded: of the longest that is taken */
+	uint64_t row_bytes;  /* dense, padded: of a row in memory */
+	uint64_t offset;     /* of its region in the slot */
+	uint64_t room;       /* bytes of it */
+	uint64_t side;       /* offset in the side of what it has there */
+	uint32_t tensor;     /* its first tensor */
+};
+
+struct hr__cast_pair {
+	enum hr_dtype from, to; /* both BYTES: none */
+};
 
 struct hr__layout {
 	uint32_t batch_size;
-	uint32_t elements; /* of a row, T + 1 */
-	enum hr_dtype in, out;
-	uint64_t row_bytes;   /* in memory */
-	uint64_t batch_bytes; /* rows without the alignment of the slot */
+	uint32_t n_columns;
+	struct hr__column *columns; /* one per field of the dataset */
+	uint32_t n_casts;
+	struct hr__cast_pair *casts;
+	uint32_t n_tensors;
+	struct hr_tensor *tensors; /* the first slot's, at address 0 */
+	char *names;               /* those that no field has */
+	uint64_t side_offset;      /* in the slot */
+	uint64_t side_bytes;
+	uint64_t batch_bytes; /* of a slot that are used */
 	uint64_t slot_bytes;  /* distance of slots */
-	uint32_t ios_max;     /* requests of one batch: one per file that it touches */
+	uint64_t pad_bytes;   /* of a row of padding that the device copies from, 0 if none */
+	uint32_t ios_max; /* requests of one batch: one per file and conversion that it touches */
+	uint64_t pieces;  /* of a usual batch */
+	/* packed windows: */
+	bool packed;
+	uint32_t seq_len;
+	uint64_t side_positions, side_bounds;
+	uint32_t tensor_positions, tensor_bounds;
 };
-
-/* Return: 0, or -HR_E_BAD_CAST with a sentence. */
-int hr__layout_init(struct hr__layout *layout, const struct hr_dataset_info *info,
-		    uint32_t batch_size, enum hr_dtype out);
-
-/* Describe a batch at @base to frameworks. @tensors: HR__LAYOUT_TENSORS of them. */
-void hr__layout_tensors(const struct hr__layout *layout, char *base, struct hr_tensor *tensors);
-
-/* Scratch to sort rows by file, HR__NO_ROW everywhere between calls. */
-struct hr__groups {
-	uint32_t *first; /* per file: its first row */
-	uint32_t *next;  /* per row: the next row of the same file */
-	uint64_t *index; /* per row: its number in its file */
-	uint32_t *files; /* files met, up to ios_max */
-};
-#define HR__NO_ROW UINT32_MAX
 
 /*
- * One request per file for the samples @ids. @pieces: batch_size of them; @ios: ios_max.
- * @buffer, @base: where row 0 goes.
- * Return: the number of requests.
+ * hr__layout_init() - plan the batches of @ds. @opts: complete but for the number of slots.
+ * Return: 0, -HR_E_BAD_CAST, -EINVAL, -HR_E_BATCH_FULL, -ENOMEM, with a sentence; hr__layout_fini() cleans
+ * up in both cases.
  */
-uint32_t hr__layout_requests(const struct hr__layout *layout, const struct hr_dataset *ds,
-			     const uint64_t *ids, struct hr__groups *groups,
-			     struct hr_buffer *buffer, uint64_t base, struct hr_piece *pieces,
-			     struct hr_io *ios);
+int hr__layout_init(struct hr__layout *layout, const struct hr_dataset *ds,
+		    const struct hr_loader_options *opts);
+void hr__layout_fini(struct hr__layout *layout);
+
+/* Describe a slot at @base to frameworks. @tensors: layout->n_tensors of them. */
+void hr__layout_tensors(const struct hr__layout *layout, char *base, struct hr_tensor *tensors);
+
+/* One element of padding for @column, into @out[8]. Return: its bytes. */
+uint32_t hr__layout_padding(const struct hr__column *column, int64_t value, void *out);
 
 #endif

@@ -46,6 +46,9 @@ static int complete_options(struct hr_loader_options *o)
 	if ((unsigned int)o->shuffle > HR_SHUFFLE_NONE || (unsigned int)o->last > HR_LAST_PAD)
 		return hr__fail(EINVAL, "shuffle %d, last %d: not a known choice", (int)o->shuffle,
 				(int)o->last);
+	if ((unsigned int)o->ragged > HR_RAGGED_PAD || (o->n_casts && !o->casts))
+		return hr__fail(EINVAL, "ragged %d, %" PRIu32 " conversions: not a known choice",
+				(int)o->ragged, o->n_casts);
 	if (o->threads > THREADS_MAX)
 		return hr__fail(EINVAL, "threads %" PRIu32 ": must be 0 to %u", o->threads,
 				THREADS_MAX);
@@ -87,9 +90,13 @@ static int check_length(const struct hr__schedule *schedule, const struct hr_loa
 
 static int allocate_ring(struct hr_loader *loader)
 {
-	uint64_t bytes = loader->layout.slot_bytes * loader->opts.slots;
+	uint64_t bytes = hr__max(loader->layout.slot_bytes, 1) * loader->opts.slots;
 	int rc = hr_buffer_alloc(loader->dev, bytes, &loader->buffer);
 
+	if (rc < 0)
+		return rc;
+	rc = hr__side_open(&loader->side, loader->dev, &loader->layout, loader->opts.slots,
+			   loader->opts.pad_value);
 	if (rc < 0)
 		return rc;
 	rc = hr__ring_init(&loader->ring, loader->opts.slots, &loader->layout, loader->buffer);
@@ -188,7 +195,7 @@ static int open_loader(struct hr_loader *loader, const struct hr_loader_options 
 	rc = complete_options(&loader->opts);
 	if (rc < 0)
 		return rc;
-	rc = hr__layout_init(&loader->layout, &loader->ds->info, opts->batch_size, opts->out_dtype);
+	rc = hr__layout_init(&loader->layout, loader->ds, &loader->opts);
 	if (rc < 0)
 		return rc;
 	if (loader->opts.slots == 0)
@@ -309,6 +316,8 @@ void hr_loader_close(struct hr_loader *loader)
 		hr__filler_fini(&loader->fillers[i]);
 	free(loader->fillers);
 	hr__ring_fini(&loader->ring);
+	hr__side_close(&loader->side);
+	hr__layout_fini(&loader->layout);
 	hr__dataset_put(loader->ds);
 	hr__device_put(loader->dev);
 	free(loader);

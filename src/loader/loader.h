@@ -17,6 +17,7 @@
 #include "loader/layout.h"
 #include "loader/registrar.h"
 #include "loader/sampler.h"
+#include "loader/side.h"
 
 #define HR__REAP_MAX 64u
 
@@ -28,7 +29,9 @@ struct hr__filler {
 	struct hr__slot **flying; /* claimed, not yet published */
 	uint32_t n_flying;
 	uint32_t flying_max;
-	struct hr__groups groups;
+	struct hr__assembler assembler;
+	struct hr_lane *lane; /* for sides, or NULL */
+	struct hr__move *moves;
 	struct hr__order order;
 	uint64_t order_epoch;
 	bool order_set;
@@ -50,6 +53,7 @@ struct hr_loader {
 	struct hr_buffer *buffer;
 	struct hr_loader_options opts; /* complete: no zero defaults left but engine's */
 	struct hr__layout layout;
+	struct hr__side side;
 	struct hr__schedule schedule; /* changes only while all fillers rest */
 	struct hr__ring ring;
 	struct hr__filler *fillers; /* max(threads, 1) */

@@ -6,15 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/dataset.h"
 #include "cli/state.h"
 #include "cli/verify.h"
 
 struct settings {
 	struct cli_common common;
-	const char *format, *dtype, *out_dtype, *shuffle, *state, *ids, *path;
-	uint64_t seq_len, batch_size, steps, epochs, seed, dp_rank, dp_world_size;
+	struct cli_dataset data;
+	const char *out_dtype, *casts, *ragged, *pad_value, *shuffle, *state, *ids, *path;
+	uint64_t batch_size, steps, epochs, seed, dp_rank, dp_world_size;
 	uint64_t step_us, threads, slots, depth, staging;
-	bool verify, buffered, direct;
+	uint64_t pad_to, batch_bytes;
+	bool packed, pad, verify, buffered, direct;
 };
 
 /* --threads 0 is a wish of its own, as is --epochs 0: the defaults are numbers nobody asks for. */
@@ -27,14 +30,21 @@ struct settings {
 	}
 
 static const struct cli_option options[] = {
-	OPT("format", CLI_CHOICE, format, "auto|tokens", "format of the files (default auto)", 0,
+	CLI_DATASET_OPTIONS(struct settings),
+	OPT("out-dtype", CLI_CHOICE, out_dtype, "i32|i64|f16|bf16|f32|f64|same",
+	    "type of the batches (default: i64 of tokens, else same)", 0, 0),
+	OPT("casts", CLI_TEXT, casts, "FIELD=TYPE,...", "the same for some of several fields", 0,
 	    0),
-	OPT("dtype", CLI_CHOICE, dtype, "u16|u32", "tokens in files without header (default u16)",
+	OPT("ragged", CLI_CHOICE, ragged, "values|pad",
+	    "rows of any length: dense, or filled up (default values)", 0, 0),
+	OPT("pad-to", CLI_NUMBER, pad_to, "N",
+	    "elements of a padded row, longer ones are cut (default: the longest)", 1, 0),
+	OPT("pad-value", CLI_TEXT, pad_value, "N", "what rows are filled up with (default 0)", 0,
+	    0),
+	OPT("batch-bytes", CLI_SIZE, batch_bytes, "SIZE",
+	    "limit of a ragged field in a batch (default: enough for any)", 1, 0),
+	OPT("packed", CLI_FLAG, packed, NULL, "position_ids and cu_seqlens of windows of documents",
 	    0, 0),
-	OPT("out-dtype", CLI_CHOICE, out_dtype, "i32|i64|same",
-	    "type of the batches in device memory (default i64)", 0, 0),
-	OPT("seq-len", CLI_NUMBER, seq_len, "T", "a sample is T + 1 tokens (default 4096)", 1,
-	    1 << 24),
 	OPT("batch-size", CLI_NUMBER, batch_size, "B", "samples in a batch (default 32)", 1,
 	    1 << 20),
 	OPT("steps", CLI_NUMBER, steps, "N", "stop after N batches (default: the epochs)", 1, 0),
@@ -96,19 +106,38 @@ struct job {
 
 static int open_dataset(struct job *job, const char *const *paths, uint32_t n)
 {
-	struct hr_dataset_options opts = {
-		.format = job->set->format,
-		.seq_len = (uint32_t)job->set->seq_len,
-	};
-	int err;
+	int code = cli_dataset_open(&job->set->data, paths, n, &job->ds);
 
-	if (job->set->dtype)
-		hr_dtype_parse(job->set->dtype, &opts.dtype);
-	err = hr_dataset_open(paths, n, &opts, &job->ds);
-	if (err)
-		return cli_fail_code(err, paths[0]);
-	hr_dataset_info(job->ds, &job->data);
+	if (code == CLI_OK)
+		hr_dataset_info(job->ds, &job->data);
+	return code;
+}
+
+/* "a=f32,b=i64". @names: receives what the casts point to. */
+static int parse_casts(const char *list, struct hr_field_cast **out, uint32_t *n, char ***names)
+{
+	*out = NULL;
+	*names = cli_split(list, n);
+	if (*names)
+		*out = calloc(*n, sizeof(**out));
+	if (!*out)
+		return cli_fail("--casts: no memory");
+	for (uint32_t i = 0; i < *n; i++) {
+		char *sign = strchr((*names)[i], '=');
+
+		if (!sign || hr_dtype_parse(sign + 1, &(*out)[i].to))
+			return cli_fail(
+				"--casts %s: must be FIELD=TYPE, with commas between several",
+				list);
+		*sign = '\0';
+		(*out)[i].name = (*names)[i];
+	}
 	return CLI_OK;
+}
+
+static int64_t pad_value(const struct settings *set)
+{
+	return set->pad_value ? strtoll(set->pad_value, NULL, 10) : 0;
 }
 
 static uint32_t thread_count(const struct settings *set)
@@ -131,10 +160,11 @@ static uint32_t pool_threads(uint32_t engines)
 	return engines ? (15 + engines) / engines : 16;
 }
 
-static int open_loader(struct job *job, const char *path)
+static void fill_options(const struct job *job, struct hr_loader_options *opts)
 {
 	const struct settings *set = job->set;
-	struct hr_loader_options opts = {
+
+	*opts = (struct hr_loader_options){
 		.batch_size = (uint32_t)set->batch_size,
 		.seed = set->seed,
 		.shuffle = strcmp(set->shuffle, "none") ? HR_SHUFFLE_FULL : HR_SHUFFLE_NONE,
@@ -143,6 +173,11 @@ static int open_loader(struct job *job, const char *path)
 		.dp_world_size = (uint32_t)set->dp_world_size,
 		.slots = (uint32_t)set->slots,
 		.threads = thread_count(set),
+		.ragged = strcmp(set->ragged, "pad") ? HR_RAGGED_VALUES : HR_RAGGED_PAD,
+		.pad_to = set->pad_to,
+		.pad_value = pad_value(set),
+		.batch_bytes_max = set->batch_bytes,
+		.packed = set->packed,
 		.engine =
 			{
 				.depth = (uint32_t)set->depth,
@@ -153,16 +188,34 @@ static int open_loader(struct job *job, const char *path)
 				.map = true,
 			},
 	};
-	int err;
+	hr_path_parse(set->path, &opts->engine.path);
+	if (set->out_dtype && strcmp(set->out_dtype, "same") != 0)
+		hr_dtype_parse(set->out_dtype, &opts->out_dtype);
+	else if (!set->out_dtype && job->data.windows)
+		opts->out_dtype = HR_DTYPE_I64; /* what embeddings take */
+}
 
-	hr_path_parse(set->path, &opts.engine.path);
-	if (strcmp(set->out_dtype, "same") != 0)
-		hr_dtype_parse(set->out_dtype, &opts.out_dtype);
-	err = hr_loader_open(job->ds, job->device.dev, &opts, &job->loader);
-	if (err)
-		return cli_fail_code(err, path);
-	hr_loader_info(job->loader, &job->info);
-	return CLI_OK;
+static int open_loader(struct job *job, const char *path)
+{
+	struct hr_loader_options opts;
+	struct hr_field_cast *casts = NULL;
+	char **names = NULL;
+	int err, code = CLI_OK;
+
+	fill_options(job, &opts);
+	if (job->set->casts)
+		code = parse_casts(job->set->casts, &casts, &opts.n_casts, &names);
+	opts.casts = casts;
+	if (code == CLI_OK) {
+		err = hr_loader_open(job->ds, job->device.dev, &opts, &job->loader);
+		if (err)
+			code = cli_fail_code(err, path);
+		else
+			hr_loader_info(job->loader, &job->info);
+	}
+	free(casts);
+	free(names);
+	return code;
 }
 
 static int open_extras(struct job *job)
@@ -170,7 +223,7 @@ static int open_extras(struct job *job)
 	const struct settings *set = job->set;
 
 	if (set->verify) {
-		job->verifier = cli_verifier_open(job->ds, job->info.batch_bytes);
+		job->verifier = cli_verifier_open(job->ds, job->info.batch_bytes, pad_value(set));
 		if (!job->verifier)
 			return cli_fail("--verify: no memory for a batch of %" PRIu64
 					" bytes; use a smaller --batch-size",
@@ -309,12 +362,40 @@ static int report_json(struct job *job, const struct hr_stats *io)
 
 	cli_device_json(&job->device, out);
 	add_io(out, io);
+	json_object_set_new(out, "corrupt_samples", json_integer((json_int_t)job->data.corrupt));
 	json_object_set_new(out, "register_reason", json_string(job->info.register_reason));
 	json_object_set_new(out, "queue", cli_json_queue(&job->info.queue));
 	json_object_set_new(out, "verified",
 			    json_boolean(job->verifier && job->steps && !job->mismatch));
 	json_object_set_new(out, "interrupted", json_boolean(cli_interrupted));
 	return cli_print_json(out);
+}
+
+static void report_data(const struct job *job)
+{
+	const struct hr_dataset_info *data = &job->data;
+	char text[CLI_TEXT_BYTES];
+
+	cli_row("data", "%s, %u files, %s, %" PRIu64 " samples", data->format, data->files,
+		cli_bytes(text, (double)data->bytes), data->samples);
+	for (uint32_t k = 0; k < data->n_fields; k++) {
+		const struct hr_field *f = &data->fields[k];
+		char shape[200] = "";
+		size_t used = 0;
+
+		for (uint32_t d = 0; d < f->ndim && f->kind == HR_FIELD_FIXED; d++)
+			used += (size_t)snprintf(shape + used, sizeof(shape) - used, "%s%" PRIu64,
+						 d ? " x " : "", f->shape[d]);
+		if (f->kind == HR_FIELD_RAGGED)
+			snprintf(shape, sizeof(shape), "up to %" PRIu64,
+				 f->bytes / hr_dtype_size(f->dtype));
+		cli_row(k ? "" : "fields", "%s: %s %s", f->name,
+			f->kind == HR_FIELD_SCALAR || !f->ndim ? "one" : shape,
+			hr_dtype_name(f->dtype));
+	}
+	if (data->corrupt)
+		cli_row("corrupt", "%" PRIu64 " samples; the first: %s", data->corrupt,
+			data->corrupt_reason);
 }
 
 static int report_human(struct job *job, const struct hr_stats *io)
@@ -324,9 +405,7 @@ static int report_human(struct job *job, const struct hr_stats *io)
 	char text[CLI_TEXT_BYTES], more[CLI_TEXT_BYTES], paths[96];
 
 	cli_row("device", "%s  %s", job->device.info.name, job->device.info.model);
-	cli_row("data", "%u files, %s, %s, %" PRIu64 " samples of %u tokens", job->data.files,
-		cli_bytes(text, (double)job->data.bytes), hr_dtype_name(job->data.dtype),
-		job->data.samples, job->data.elements);
+	report_data(job);
 	cli_row("steps", "%" PRIu64 " batches, %" PRIu64 " samples in %.2f s", job->steps,
 		job->samples, seconds);
 	cli_row("rate", "%.0f samples/s, %s", cli_per((double)job->samples, seconds),
@@ -396,11 +475,10 @@ static int close_job(struct job *job, int code)
 int cli_verb_stream(int argc, char **argv)
 {
 	struct settings set = {
-		.format = "auto",
-		.out_dtype = "i64",
+		.data = {.format = "auto", .seq_len = 4096},
+		.ragged = "values",
 		.shuffle = "full",
 		.path = "auto",
-		.seq_len = 4096,
 		.batch_size = 32,
 		.dp_world_size = 1,
 		.threads = THREADS_DEFAULT,
@@ -413,6 +491,9 @@ int cli_verb_stream(int argc, char **argv)
 		return code;
 	if (set.dp_rank >= set.dp_world_size)
 		return cli_usage_error("stream", "--dp-rank must be below --dp-world-size");
+	if (set.pad_value && set.pad_value[strspn(set.pad_value, "-0123456789")])
+		return cli_usage_error("stream", "--pad-value %s: must be a whole number",
+				       set.pad_value);
 	if (set.buffered && set.direct)
 		return cli_usage_error("stream", "--buffered and --direct exclude each other");
 	cli_publish(true);

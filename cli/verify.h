@@ -7,8 +7,12 @@
 
 struct cli_verifier;
 
-/* @batch_bytes: device memory of one batch. Return: the verifier, or NULL without memory. */
-struct cli_verifier *cli_verifier_open(struct hr_dataset *ds, uint64_t batch_bytes);
+/*
+ * @batch_bytes: device memory of one batch. @pad_value: what padded rows are filled up with.
+ * Return: the verifier, or NULL without memory.
+ */
+struct cli_verifier *cli_verifier_open(struct hr_dataset *ds, uint64_t batch_bytes,
+				       int64_t pad_value);
 
 /*
  * cli_verify_batch() - copy @batch out and compare every element with a plain read of its file.

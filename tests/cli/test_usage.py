@@ -56,7 +56,7 @@ class Usage(common.CliTest):
         self.assertIn("Try 'headrace cp --help'", done.err)
 
     def test_values(self):
-        for args in (["stream", "--seq-len", "0"], ["stream", "--seq-len", "4x"],
+        for args in (["stream", "--batch-size", "0"], ["stream", "--seq-len", "4x"],
                      ["stream", "--seq-len", "-1"], ["stream", "--seq-len", "4K"],
                      ["stream", "--batch-size", "99999999999999999999"],
                      ["bench", "--bs", "1"], ["bench", "--bs", "4Q"], ["bench", "--seconds", "nan"],

@@ -93,7 +93,9 @@ struct hr_tensor {
 	uint32_t ndim; /* 1..HR_DIMS_MAX */
 	uint64_t shape[HR_DIMS_MAX];
 	uint64_t stride[HR_DIMS_MAX];
-	void *data; /* device address of element 0 */
+	void *data;       /* device address of element 0 */
+	const void *host; /* the same bytes where the CPU can read them while the batch is held, or NULL:
+			     known of offsets, lengths, scalars, positions, and of all on "host" */
 };
 
 struct hr_batch {

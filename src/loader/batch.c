@@ -10,7 +10,7 @@
 #include "mem/mem.h"
 
 static int init_slot(struct hr__slot *slot, const struct hr__layout *layout,
-		     struct hr_buffer *buffer, uint64_t offset)
+		     struct hr_buffer *buffer, uint64_t offset, const char *side)
 {
 	uint32_t rows = layout->batch_size;
 
@@ -22,7 +22,9 @@ static int init_slot(struct hr__slot *slot, const struct hr__layout *layout,
 		return -ENOMEM;
 	for (uint32_t i = 0; i < layout->ios_max; i++)
 		slot->io_list[i] = &slot->requests.ios[i];
-	hr__layout_tensors(layout, (char *)hr_buffer_address(buffer) + offset, slot->tensors);
+	if (!side && !(buffer->dev->caps & HR__MEM_CAP_HOST_VISIBLE))
+		side = ""; /* it has none */
+	hr__layout_tensors(layout, (char *)hr_buffer_address(buffer) + offset, side, slot->tensors);
 	slot->batch = (struct hr_batch){
 		.tensors = slot->tensors,
 		.n_tensors = layout->n_tensors,
@@ -35,7 +37,7 @@ static int init_slot(struct hr__slot *slot, const struct hr__layout *layout,
 }
 
 int hr__ring_init(struct hr__ring *ring, uint32_t n, const struct hr__layout *layout,
-		  struct hr_buffer *buffer)
+		  struct hr_buffer *buffer, const struct hr__side *side)
 {
 	int rc = 0;
 
@@ -49,7 +51,8 @@ int hr__ring_init(struct hr__ring *ring, uint32_t n, const struct hr__layout *la
 		return -ENOMEM;
 	ring->n = n;
 	for (uint32_t i = 0; i < n && rc == 0; i++)
-		rc = init_slot(&ring->slots[i], layout, buffer, i * layout->slot_bytes);
+		rc = init_slot(&ring->slots[i], layout, buffer, i * layout->slot_bytes,
+			       hr__side_of(side, i));
 	return rc;
 }
 

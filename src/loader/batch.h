@@ -22,6 +22,7 @@
 #include "loader/assemble.h"
 #include "loader/event.h"
 #include "loader/layout.h"
+#include "loader/side.h"
 
 #define HR__SENTENCE_BYTES 512
 
@@ -78,9 +79,11 @@ struct hr__ring {
 	struct hr__event arrived; /* the consumer sleeps on it */
 };
 
-/* @n slots in @buffer. Return: 0 or -ENOMEM; hr__ring_fini() cleans up in both cases. */
+/*
+ * @n slots in @buffer, with sides in @side. Return: 0 or -ENOMEM; hr__ring_fini() cleans up in both cases.
+ */
 int hr__ring_init(struct hr__ring *ring, uint32_t n, const struct hr__layout *layout,
-		  struct hr_buffer *buffer);
+		  struct hr_buffer *buffer, const struct hr__side *side);
 void hr__ring_fini(struct hr__ring *ring);
 
 /* Start over with number 0; nobody may be filling. Batches that the caller holds stay held. */

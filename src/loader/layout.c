@@ -403,11 +403,18 @@ void hr__layout_fini(struct hr__layout *layout)
 	*layout = (struct hr__layout){.batch_size = 0};
 }
 
-void hr__layout_tensors(const struct hr__layout *layout, char *base, struct hr_tensor *tensors)
+void hr__layout_tensors(const struct hr__layout *layout, char *base, const char *side,
+			struct hr_tensor *tensors)
 {
 	for (uint32_t i = 0; i < layout->n_tensors; i++) {
+		uint64_t place = (uintptr_t)layout->tensors[i].data;
+
 		tensors[i] = layout->tensors[i];
-		tensors[i].data = base + (uintptr_t)tensors[i].data;
+		tensors[i].data = base + place;
+		if (!side)
+			tensors[i].host = tensors[i].data;
+		else if (place >= layout->side_offset)
+			tensors[i].host = side + (place - layout->side_offset);
 	}
 }
 

@@ -72,8 +72,12 @@ int hr__layout_init(struct hr__layout *layout, const struct hr_dataset *ds,
 		    const struct hr_loader_options *opts);
 void hr__layout_fini(struct hr__layout *layout);
 
-/* Describe a slot at @base to frameworks. @tensors: layout->n_tensors of them. */
-void hr__layout_tensors(const struct hr__layout *layout, char *base, struct hr_tensor *tensors);
+/*
+ * Describe a slot at @base to frameworks. @tensors: layout->n_tensors of them. @side: where the CPU has the
+ * side, NULL: in the slot, which it can read.
+ */
+void hr__layout_tensors(const struct hr__layout *layout, char *base, const char *side,
+			struct hr_tensor *tensors);
 
 /* One element of padding for @column, into @out[8]. Return: its bytes. */
 uint32_t hr__layout_padding(const struct hr__column *column, int64_t value, void *out);

@@ -99,7 +99,8 @@ static int allocate_ring(struct hr_loader *loader)
 			   loader->opts.pad_value);
 	if (rc < 0)
 		return rc;
-	rc = hr__ring_init(&loader->ring, loader->opts.slots, &loader->layout, loader->buffer);
+	rc = hr__ring_init(&loader->ring, loader->opts.slots, &loader->layout, loader->buffer,
+			   &loader->side);
 	if (rc == 0) {
 		loader->n_fillers = loader->opts.threads ? loader->opts.threads : 1;
 		loader->fillers = calloc(loader->n_fillers, sizeof(*loader->fillers));

@@ -202,9 +202,11 @@ static const uint8_t *bytes_of(const struct image *im, const char *name)
 
 static int64_t number_of(const struct image *im, const char *name, uint64_t i)
 {
-	int64_t v;
+	int64_t v, host;
 
 	memcpy(&v, bytes_of(im, name) + i * 8, 8);
+	memcpy(&host, (const char *)tensor(im, name)->host + i * 8, 8);
+	assert_int_equal(v, host);
 	return v;
 }
 
@@ -231,6 +233,7 @@ static void check_fixed(const struct set *s, const struct image *im)
 	assert_int_equal(tensor(im, "box")->shape[2], 3);
 	assert_int_equal(tensor(im, "box")->stride[0], 6);
 	assert_int_equal(tensor(im, "one")->ndim, 1);
+	assert_true((tensor(im, "one")->host != NULL) == (strcmp(device_name, "host") == 0));
 	for (uint32_t row = 0; row < im->batch->samples; row++) {
 		uint64_t at = local(s, im->batch->ids[row]) * SAMPLE_BYTES;
 		uint32_t size = hr_dtype_size(tensor(im, "box")->dtype);

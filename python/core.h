@@ -32,8 +32,14 @@ struct dl_managed {
 /* headrace_fail() - raise what headrace._errors makes of a code and the library's sentence. Return: NULL. */
 PyObject *headrace_fail(int64_t code);
 
-/* loader.c: functions of the module. */
+/* headrace_numbers() - a tuple. */
+PyObject *headrace_numbers(const uint64_t *values, uint32_t n);
+
+/* dataset.c and loader.c: functions of the module. */
 PyObject *headrace_dataset_open(PyObject *self, PyObject *args);
+PyObject *headrace_dataset_select(PyObject *self, PyObject *args);
+PyObject *headrace_dataset_mix(PyObject *self, PyObject *args);
+PyObject *headrace_index_build(PyObject *self, PyObject *args);
 PyObject *headrace_dataset_info(PyObject *self, PyObject *args);
 PyObject *headrace_loader_open(PyObject *self, PyObject *args);
 PyObject *headrace_loader_info(PyObject *self, PyObject *args);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * python/loader.c - datasets and loaders for the package headrace, and tensors that leave it by DLPack.
+ * python/loader.c - loaders for the package headrace, and tensors that leave it by DLPack.
  * When a slot may be used again is decided in Python; here it is only passed on.
  */
 #include "python/core.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define PATIENCE 300 /* turns of hr_loader_next() */
@@ -23,11 +22,6 @@ static void remember_process(PyObject *capsule)
 static bool is_ours(PyObject *capsule)
 {
 	return PyCapsule_GetContext(capsule) == (void *)(intptr_t)getpid();
-}
-
-static void drop_dataset(PyObject *capsule)
-{
-	hr_dataset_close(PyCapsule_GetPointer(capsule, "dataset"));
 }
 
 static void drop_loader(PyObject *capsule)
@@ -59,94 +53,74 @@ static int to_loader(PyObject *object, void *out)
 	return *(struct hr_loader **)out != NULL;
 }
 
-/* dataset_open([path], format, dtype or None, seq_len, stride) */
-PyObject *headrace_dataset_open(PyObject *self, PyObject *args)
+/* [(field, dtype)] into the options. Return: the array, or NULL with an exception or when there are none. */
+static struct hr_field_cast *casts_of(PyObject *list, uint32_t *n)
 {
-	struct hr_dataset_options opts = {0};
-	unsigned long long stride;
-	const char *format, *dtype;
-	struct hr_dataset *ds = NULL;
-	PyObject *list;
-	const char **paths;
-	Py_ssize_t n;
-	int ret = 0;
+	struct hr_field_cast *casts = NULL;
 
-	if (!PyArg_ParseTuple(args, "O!szIK", &PyList_Type, &list, &format, &dtype, &opts.seq_len,
-			      &stride))
-		return NULL;
-	opts.format = format;
-	opts.stride = stride;
-	if (dtype && hr_dtype_parse(dtype, &opts.dtype))
-		return PyErr_Format(PyExc_ValueError, "%s is no type of elements", dtype);
-	n = PyList_Size(list);
-	paths = calloc((size_t)n + 1, sizeof(*paths));
-	if (!paths)
-		return PyErr_NoMemory();
-	/* Encoded by the caller, who holds the list. */
-	for (Py_ssize_t i = 0; i < n && !PyErr_Occurred(); i++)
-		paths[i] = PyBytes_AsString(PyList_GetItem(list, i));
-	if (!PyErr_Occurred()) {
-		Py_BEGIN_ALLOW_THREADS;
-		ret = hr_dataset_open(paths, (uint32_t)n, &opts, &ds);
-		Py_END_ALLOW_THREADS;
+	*n = (uint32_t)PyList_Size(list);
+	if (*n)
+		casts = calloc(*n, sizeof(*casts));
+	if (*n && !casts)
+		PyErr_NoMemory();
+	for (uint32_t i = 0; i < *n && casts; i++) {
+		const char *type;
+
+		if (!PyArg_ParseTuple(PyList_GetItem(list, i), "ss", &casts[i].name, &type))
+			break;
+		if (hr_dtype_parse(type, &casts[i].to)) {
+			PyErr_Format(PyExc_ValueError, "%s is no type of elements", type);
+			break;
+		}
 	}
-	free(paths);
-	if (PyErr_Occurred())
-		return NULL;
-	return ret ? headrace_fail(ret) : PyCapsule_New(ds, "dataset", drop_dataset);
-}
-
-PyObject *headrace_dataset_info(PyObject *self, PyObject *args)
-{
-	struct hr_dataset_info info;
-	struct hr_dataset *ds;
-	PyObject *capsule;
-
-	if (!PyArg_ParseTuple(args, "O", &capsule))
-		return NULL;
-	ds = PyCapsule_GetPointer(capsule, "dataset");
-	if (!ds)
-		return NULL;
-	hr_dataset_info(ds, &info);
-	return Py_BuildValue("{s:s,s:K,s:I,s:s,s:K,s:I,s:K}", "format", info.format, "samples",
-			     (unsigned long long)info.samples, "elements", info.elements, "dtype",
-			     hr_dtype_name(info.dtype), "sample_bytes",
-			     (unsigned long long)info.sample_bytes, "files", info.files, "bytes",
-			     (unsigned long long)info.bytes);
+	return casts;
 }
 
 /*
- * loader_open(dataset, device, dtype or None, batch_size, seed, shuffle, pad, epochs, rank, ranks, slots,
- * threads)
+ * loader_open(dataset, device, dtype or None, batch_size, seed, shuffle, window, pad, epochs, rank, ranks,
+ *             slots, threads, [(field, dtype)], ragged, pad_to, pad_value, batch_bytes, packed)
  */
 PyObject *headrace_loader_open(PyObject *self, PyObject *args)
 {
 	struct hr_loader_options opts = {.timeout_ns = TURN_NS};
-	unsigned long long seed, epochs;
+	unsigned long long seed, epochs, pad_to, batch_bytes;
+	PyObject *dataset, *device, *casts, *capsule;
+	struct hr_field_cast *list;
 	struct hr_loader *loader;
-	PyObject *dataset, *device, *capsule;
-	struct hr_dataset *ds;
-	struct hr_device *dev;
+	long long pad_value;
 	const char *dtype;
-	int shuffle, pad, ret;
+	int shuffle, pad, ragged, packed, ret;
 
-	if (!PyArg_ParseTuple(args, "OOzIKppKIIII", &dataset, &device, &dtype, &opts.batch_size,
-			      &seed, &shuffle, &pad, &epochs, &opts.dp_rank, &opts.dp_world_size,
-			      &opts.slots, &opts.threads))
+	if (!PyArg_ParseTuple(args, "OOzIKiIpKIIIIO!iKLKp", &dataset, &device, &dtype,
+			      &opts.batch_size, &seed, &shuffle, &opts.window, &pad, &epochs,
+			      &opts.dp_rank, &opts.dp_world_size, &opts.slots, &opts.threads,
+			      &PyList_Type, &casts, &ragged, &pad_to, &pad_value, &batch_bytes,
+			      &packed))
 		return NULL;
-	ds = PyCapsule_GetPointer(dataset, "dataset");
-	dev = ds ? PyCapsule_GetPointer(device, "device") : NULL;
-	if (!dev)
-		return NULL;
+	if (!PyCapsule_IsValid(dataset, "dataset") || !PyCapsule_IsValid(device, "device"))
+		return PyErr_Format(PyExc_TypeError, "a dataset and a device are needed");
 	if (dtype && hr_dtype_parse(dtype, &opts.out_dtype))
 		return PyErr_Format(PyExc_ValueError, "%s is no type of elements", dtype);
 	opts.seed = seed;
 	opts.epochs = epochs;
-	opts.shuffle = shuffle ? HR_SHUFFLE_FULL : HR_SHUFFLE_NONE;
+	opts.shuffle = (enum hr_shuffle)shuffle;
 	opts.last = pad ? HR_LAST_PAD : HR_LAST_DROP;
-	Py_BEGIN_ALLOW_THREADS;
-	ret = hr_loader_open(ds, dev, &opts, &loader);
-	Py_END_ALLOW_THREADS;
+	opts.ragged = (enum hr_ragged)ragged;
+	opts.pad_to = pad_to;
+	opts.pad_value = pad_value;
+	opts.batch_bytes_max = batch_bytes;
+	opts.packed = packed;
+	list = casts_of(casts, &opts.n_casts);
+	opts.casts = list;
+	if (!PyErr_Occurred()) {
+		Py_BEGIN_ALLOW_THREADS;
+		ret = hr_loader_open(PyCapsule_GetPointer(dataset, "dataset"),
+				     PyCapsule_GetPointer(device, "device"), &opts, &loader);
+		Py_END_ALLOW_THREADS;
+	}
+	free(list);
+	if (PyErr_Occurred())
+		return NULL;
 	if (ret)
 		return headrace_fail(ret);
 	capsule = PyCapsule_New(loader, "loader", drop_loader);
@@ -172,25 +146,18 @@ PyObject *headrace_loader_info(PyObject *self, PyObject *args)
 			     "waited_seconds", (double)stats.wait_ns / 1e9);
 }
 
-static PyObject *numbers(const uint64_t *values, uint32_t n)
-{
-	PyObject *tuple = PyTuple_New(n);
-
-	for (uint32_t i = 0; tuple && i < n; i++)
-		PyTuple_SetItem(tuple, i, PyLong_FromUnsignedLongLong(values[i]));
-	return tuple;
-}
-
-/* (batch, epoch, step, valid, ids, [(name, dtype, shape, strides, address)]) */
+/* (batch, epoch, step, valid, ids, longest, [(name, dtype, shape, strides, address, host address or 0)]) */
 static PyObject *describe(const struct hr_batch *batch)
 {
 	PyObject *list = PyList_New(0);
 
 	for (uint32_t i = 0; list && i < batch->n_tensors; i++) {
 		const struct hr_tensor *t = &batch->tensors[i];
-		PyObject *row = Py_BuildValue(
-			"ssNNK", t->name, hr_dtype_name(t->dtype), numbers(t->shape, t->ndim),
-			numbers(t->stride, t->ndim), (unsigned long long)(uintptr_t)t->data);
+		PyObject *row = Py_BuildValue("ssNNKK", t->name, hr_dtype_name(t->dtype),
+					      headrace_numbers(t->shape, t->ndim),
+					      headrace_numbers(t->stride, t->ndim),
+					      (unsigned long long)(uintptr_t)t->data,
+					      (unsigned long long)(uintptr_t)t->host);
 
 		if (!row || PyList_Append(list, row)) {
 			Py_XDECREF(row);
@@ -199,9 +166,10 @@ static PyObject *describe(const struct hr_batch *batch)
 		}
 		Py_DECREF(row);
 	}
-	return Py_BuildValue("KKKINN", (unsigned long long)(uintptr_t)batch,
+	return Py_BuildValue("KKKININ", (unsigned long long)(uintptr_t)batch,
 			     (unsigned long long)batch->epoch, (unsigned long long)batch->step,
-			     batch->valid, numbers(batch->ids, batch->samples), list);
+			     batch->valid, headrace_numbers(batch->ids, batch->samples),
+			     batch->max_seqlen, list);
 }
 
 /* loader_next(loader) - the next batch, or None after the last epoch. */
@@ -302,7 +270,7 @@ PyObject *headrace_lane_open(PyObject *self, PyObject *args)
 struct leaving {
 	struct dl_managed managed;
 	PyObject *owner;
-	int64_t numbers[8];
+	int64_t numbers[2 * HR_DIMS_MAX];
 };
 
 /* The consumer is done, on whichever thread. */
@@ -327,6 +295,28 @@ static void drop_leaving(PyObject *capsule)
 	m->deleter(m);
 }
 
+/* DLPack's number for a kind of element; types that it does not know leave as bytes. */
+static uint8_t code_of(enum hr_dtype type)
+{
+	switch ((int)type) {
+	case HR_DTYPE_I8:
+	case HR_DTYPE_I16:
+	case HR_DTYPE_I32:
+	case HR_DTYPE_I64:
+		return 0;
+	case HR_DTYPE_F16:
+	case HR_DTYPE_F32:
+	case HR_DTYPE_F64:
+		return 2;
+	case HR_DTYPE_BF16:
+		return 4;
+	case HR_DTYPE_BOOL:
+		return 6;
+	default:
+		return 1;
+	}
+}
+
 /* to_dlpack(owner, address, dtype, shape, strides, device type, device id) - a capsule "dltensor". */
 PyObject *headrace_to_dlpack(PyObject *self, PyObject *args)
 {
@@ -342,7 +332,8 @@ PyObject *headrace_to_dlpack(PyObject *self, PyObject *args)
 			      &PyTuple_Type, &strides, &device_type, &device_id))
 		return NULL;
 	ndim = PyTuple_Size(shape);
-	if (hr_dtype_parse(dtype, &type) || ndim > 4 || PyTuple_Size(strides) != ndim)
+	if (hr_dtype_parse(dtype, &type) || ndim > (Py_ssize_t)HR_DIMS_MAX ||
+	    PyTuple_Size(strides) != ndim)
 		return PyErr_Format(PyExc_ValueError, "%s of %zd dimensions cannot leave", dtype,
 				    ndim);
 	l = calloc(1, sizeof(*l));
@@ -350,18 +341,18 @@ PyObject *headrace_to_dlpack(PyObject *self, PyObject *args)
 		return PyErr_NoMemory();
 	for (Py_ssize_t i = 0; i < ndim; i++) {
 		l->numbers[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
-		l->numbers[4 + i] = PyLong_AsLongLong(PyTuple_GetItem(strides, i));
+		l->numbers[HR_DIMS_MAX + i] = PyLong_AsLongLong(PyTuple_GetItem(strides, i));
 	}
 	l->managed = (struct dl_managed){
 		.tensor = {.data = (void *)(uintptr_t)address,
 			   .device_type = device_type,
 			   .device_id = device_id,
 			   .ndim = (int32_t)ndim,
-			   .code = dtype[0] == 'i' ? 0 : 1,
+			   .code = code_of(type),
 			   .bits = (uint8_t)(8 * hr_dtype_size(type)),
 			   .lanes = 1,
 			   .shape = l->numbers,
-			   .strides = l->numbers + 4},
+			   .strides = l->numbers + HR_DIMS_MAX},
 		.context = l,
 		.deleter = release_leaving,
 	};

@@ -11,10 +11,14 @@ import os
 from . import _core, _engines, _memory
 from ._errors import Error, NotFound, Timeout
 from .checkpoint import Checkpoint, Weight, save, save_async
-from .loader import Batch, Loader, Tensor, TokenDataset
+from .dataset import (ArrowDataset, Dataset, MDSDataset, MegatronDataset, Mixture, NpyDataset, NpzDataset,
+                      SafetensorsDataset, Selection, TarDataset, TFRecordDataset, TokenDataset, build_index)
+from .loader import Batch, Loader, Tensor
 
-__all__ = ["Batch", "Checkpoint", "Error", "File", "Loader", "NotFound", "Tensor", "Timeout",
-           "TokenDataset", "Weight", "device_info", "open", "save", "save_async"]
+__all__ = ["ArrowDataset", "Batch", "Checkpoint", "Dataset", "Error", "File", "Loader", "MDSDataset",
+           "MegatronDataset", "Mixture", "NotFound", "NpyDataset", "NpzDataset", "SafetensorsDataset",
+           "Selection", "TFRecordDataset", "TarDataset", "Tensor", "Timeout", "TokenDataset", "Weight",
+           "build_index", "device_info", "open", "save", "save_async"]
 __version__ = _core.version()
 
 _READ, _WRITE, _CREATE, _TRUNCATE, _EXCLUSIVE = 1, 2, 4, 8, 16

@@ -6,11 +6,17 @@ from typing import Any, Optional, Union
 from ._errors import Error as Error, NotFound as NotFound, Timeout as Timeout
 from .checkpoint import (Checkpoint as Checkpoint, Weight as Weight, save as save,
                          save_async as save_async)
-from .loader import (Batch as Batch, Loader as Loader, Tensor as Tensor,
-                     TokenDataset as TokenDataset)
+from .dataset import (ArrowDataset as ArrowDataset, Dataset as Dataset, MDSDataset as MDSDataset,
+                      MegatronDataset as MegatronDataset, Mixture as Mixture, NpyDataset as NpyDataset,
+                      NpzDataset as NpzDataset, SafetensorsDataset as SafetensorsDataset,
+                      Selection as Selection, TarDataset as TarDataset, TFRecordDataset as TFRecordDataset,
+                      TokenDataset as TokenDataset, build_index as build_index)
+from .loader import Batch as Batch, Loader as Loader, Tensor as Tensor
 
-__all__ = ["Batch", "Checkpoint", "Error", "File", "Loader", "NotFound", "Tensor", "Timeout",
-           "TokenDataset", "Weight", "device_info", "open", "save", "save_async"]
+__all__ = ["ArrowDataset", "Batch", "Checkpoint", "Dataset", "Error", "File", "Loader", "MDSDataset",
+           "MegatronDataset", "Mixture", "NotFound", "NpyDataset", "NpzDataset", "SafetensorsDataset",
+           "Selection", "TFRecordDataset", "TarDataset", "Tensor", "Timeout", "TokenDataset", "Weight",
+           "build_index", "device_info", "open", "save", "save_async"]
 
 _Path = Union[str, PathLike[str]]
 __version__: str

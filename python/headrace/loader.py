@@ -6,40 +6,27 @@ of the batch and of everything that was made of it, and when the stream that the
 has got there. A program that keeps every batch gets an Error (HR_E_NO_SLOT), never a reused buffer.
 """
 import collections
-import os
 
 from . import _core, _engines
 
 _HOST, _CUDA = 1, 2  # numbers of DLPack
 
 
-class TokenDataset:
-    """Files of token numbers; a sample is a window of ``seq_len`` + 1 of them. ``dtype``: "u16" or
-    "u32", for files without a header."""
-
-    def __init__(self, paths, dtype=None, seq_len=1024, stride=0):
-        if isinstance(paths, (str, bytes, os.PathLike)):
-            paths = [paths]
-        self._args = ([os.fsencode(p) for p in paths], dtype, int(seq_len), int(stride))
-        names, dtype, seq_len, stride = self._args
-        self._handle = _core.dataset_open(names, "tokens", dtype, seq_len, stride)
-
-    def __len__(self):
-        return self.info()["samples"]
-
-    def info(self):
-        return _core.dataset_info(self._handle)
-
-    def __reduce__(self):
-        return (TokenDataset, self._args)
+_SHUFFLE = {True: 0, False: 1, "full": 0, "none": 1, "window": 2}
 
 
 class Tensor:
     """A tensor of a batch: DLPack, and ``__cuda_array_interface__`` on a GPU. Strides are in elements."""
 
-    def __init__(self, slot, name, dtype, shape, strides, address):
-        self._slot, self._address = slot, address
+    def __init__(self, slot, name, dtype, shape, strides, address, host=0):
+        self._slot, self._address, self._host = slot, address, host
         self.name, self.dtype, self.shape, self.strides = name, dtype, shape, strides
+
+    @property
+    def host(self):
+        """The same tensor where the CPU can read it: offsets, lengths, scalars and positions of any
+        device, all tensors of "host". None else."""
+        return _HostTensor(self) if self._host else None
 
     def __dlpack_device__(self):
         return self._slot.dlpack_device
@@ -52,8 +39,12 @@ class Tensor:
     def __getattr__(self, name):
         if name == "__cuda_array_interface__" and self._slot.dlpack_device[0] == _CUDA:
             self._slot.taken_on(None)  # the interface cannot say on which: the default one waits for all
-            size = int(self.dtype[1:]) // 8
-            return {"shape": self.shape, "typestr": f"<{self.dtype[0]}{size}", "version": 3,
+            if self.dtype == "bool" or self.dtype[1:].isdigit():
+                size = 1 if self.dtype == "bool" else int(self.dtype[1:]) // 8
+            else:
+                raise AttributeError(f"{name}: cannot say {self.dtype}; take the tensor by DLPack")
+            return {"shape": self.shape, "typestr": f"{'<' if size > 1 else '|'}{self.dtype[0]}{size}",
+                    "version": 3,
                     "strides": tuple(s * size for s in self.strides), "data": (self._address, False)}
         raise AttributeError(name)
 
@@ -61,10 +52,26 @@ class Tensor:
         return f"headrace.Tensor({self.name!r}, {self.dtype}, {self.shape})"
 
 
-class Batch(dict):
-    """Tensors by name; ``epoch``, ``step``, ``valid`` rows, ``ids`` of the samples."""
+class _HostTensor:
+    """A tensor of a batch, read by the CPU."""
 
-    epoch = step = valid = 0
+    def __init__(self, tensor):
+        self._tensor = tensor
+        self.name, self.dtype, self.shape = tensor.name, tensor.dtype, tensor.shape
+
+    def __dlpack_device__(self):
+        return (_HOST, 0)
+
+    def __dlpack__(self, stream=None, **_newer):
+        t = self._tensor
+        return _core.to_dlpack(t._slot, t._host, t.dtype, t.shape, t.strides, _HOST, 0)
+
+
+class Batch(dict):
+    """Tensors by name; ``epoch``, ``step``, ``valid`` rows, ``ids`` of the samples; ``max_seqlen`` of
+    packed windows."""
+
+    epoch = step = valid = max_seqlen = 0
     ids = ()
 
 
@@ -120,15 +127,30 @@ class Loader:
     ``for batch in loader`` gives the rest of one epoch and goes on with the next one when it is used
     again; ``next()`` goes on without end. ``dp_rank`` and ``dp_world_size`` are the data-parallel
     ones. ``epochs`` 0 is endless. ``last``: "drop" or "pad" what does not fill a step of all ranks.
+    ``shuffle``: "full" or True, "none" or False, or "window": within ``window`` files at a time.
+
+    ``dtype``: what a single field becomes, "i64" for windows of tokens; ``dtypes``: {field: type} of
+    several. ``ragged``: "values" gives NAME and NAME.offsets, "pad" gives rows of ``pad_to`` elements
+    (of the longest sample by default) filled up with ``pad_value``, and NAME.lengths. ``batch_bytes``
+    limits a ragged field in a batch. ``packed``: position_ids and cu_seqlens of windows of documents.
     """
 
-    def __init__(self, dataset, batch_size, device="host", *, dtype="i64", seed=0, shuffle=True,
-                 last="drop", epochs=0, dp_rank=0, dp_world_size=1, slots=0, threads=1):
+    def __init__(self, dataset, batch_size, device="host", *, dtype=None, dtypes=None, seed=0, shuffle=True,
+                 window=0, last="drop", epochs=0, dp_rank=0, dp_world_size=1, slots=0, threads=1,
+                 ragged="values", pad_to=0, pad_value=0, batch_bytes=0, packed=False):
         if last not in ("drop", "pad"):
             raise ValueError(f"last {last!r}: must be \"drop\" or \"pad\"")
+        if shuffle not in _SHUFFLE:
+            raise ValueError(f"shuffle {shuffle!r}: must be \"full\", \"none\" or \"window\"")
+        if ragged not in ("values", "pad"):
+            raise ValueError(f"ragged {ragged!r}: must be \"values\" or \"pad\"")
+        if dtype is None and dataset.info()["windows"]:
+            dtype = "i64"  # what embeddings take
         self._dataset, self._device = dataset, device
-        self._args = (dtype, batch_size, seed, shuffle, last == "pad", epochs, dp_rank, dp_world_size,
-                      slots, threads)
+        self._args = (None if dtype == "same" else dtype, batch_size, seed, _SHUFFLE[shuffle], window,
+                      last == "pad", epochs, dp_rank, dp_world_size, slots, threads,
+                      list((dtypes or {}).items()), int(ragged == "pad"), pad_to, pad_value, batch_bytes,
+                      packed)
         self._ring, self._started = None, False
         self._open()
 
@@ -152,7 +174,7 @@ class Loader:
         self._started = True
         if found is None:
             raise StopIteration
-        handle, epoch, step, valid, ids, tensors = found
+        handle, epoch, step, valid, ids, longest, tensors = found
         slot = _Slot(self._ring, handle)
         batch = Batch((t[0], Tensor(slot, *t)) for t in tensors)
         if out is not None:
@@ -160,6 +182,7 @@ class Loader:
                 _copy(target, batch[name])
             batch = Batch(out)
         batch.epoch, batch.step, batch.valid, batch.ids = epoch, step, valid, ids
+        batch.max_seqlen = longest
         return batch
 
     def __iter__(self):

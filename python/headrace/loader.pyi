@@ -1,15 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Iterator, Mapping, Sequence
-from os import PathLike
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional, Union
 
-_Path = Union[str, bytes, PathLike[str]]
-
-class TokenDataset:
-    def __init__(self, paths: Union[_Path, Sequence[_Path]], dtype: Optional[str] = ...,
-                 seq_len: int = ..., stride: int = ...) -> None: ...
-    def __len__(self) -> int: ...
-    def info(self) -> dict[str, Any]: ...
+from .dataset import Dataset
 
 class Tensor:
     name: str
@@ -17,7 +10,9 @@ class Tensor:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     def __init__(self, slot: Any, name: str, dtype: str, shape: tuple[int, ...],
-                 strides: tuple[int, ...], address: int) -> None: ...
+                 strides: tuple[int, ...], address: int, host: int = ...) -> None: ...
+    @property
+    def host(self) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __dlpack__(self, stream: Optional[int] = ..., **_newer: Any) -> object: ...
     def __getattr__(self, name: str) -> Any: ...
@@ -26,13 +21,16 @@ class Batch(dict[str, Any]):
     epoch: int
     step: int
     valid: int
+    max_seqlen: int
     ids: tuple[int, ...]
 
 class Loader:
-    def __init__(self, dataset: TokenDataset, batch_size: int, device: str = ..., *, dtype: Optional[str] = ...,
-                 seed: int = ..., shuffle: bool = ..., last: str = ..., epochs: int = ...,
-                 dp_rank: int = ..., dp_world_size: int = ..., slots: int = ...,
-                 threads: int = ...) -> None: ...
+    def __init__(self, dataset: Dataset, batch_size: int, device: str = ..., *, dtype: Optional[str] = ...,
+                 dtypes: Optional[Mapping[str, str]] = ..., seed: int = ..., shuffle: Union[bool, str] = ...,
+                 window: int = ..., last: str = ..., epochs: int = ..., dp_rank: int = ...,
+                 dp_world_size: int = ..., slots: int = ..., threads: int = ..., ragged: str = ...,
+                 pad_to: int = ..., pad_value: int = ..., batch_bytes: int = ...,
+                 packed: bool = ...) -> None: ...
     def info(self) -> dict[str, Any]: ...
     def __len__(self) -> int: ...
     def next(self, out: Optional[Mapping[str, Any]] = ...) -> Batch: ...

@@ -16,7 +16,7 @@ struct settings {
 	const char *out_dtype, *casts, *ragged, *pad_value, *shuffle, *state, *ids, *path;
 	uint64_t batch_size, steps, epochs, seed, dp_rank, dp_world_size;
 	uint64_t step_us, threads, slots, depth, staging;
-	uint64_t pad_to, batch_bytes;
+	uint64_t pad_to, batch_bytes, window;
 	bool packed, pad, verify, buffered, direct;
 };
 
@@ -51,8 +51,9 @@ static const struct cli_option options[] = {
 	OPT("epochs", CLI_NUMBER, epochs, "N",
 	    "passes over the data, 0: endless (default 1; with --steps: 0)", 0, 0),
 	OPT("seed", CLI_NUMBER, seed, "N", "of the order (default 0)", 0, 0),
-	OPT("shuffle", CLI_CHOICE, shuffle, "full|none", "order of the samples (default full)", 0,
-	    0),
+	OPT("shuffle", CLI_CHOICE, shuffle, "full|window|none",
+	    "order of the samples (default full); window: of a few files at a time", 0, 0),
+	OPT("window", CLI_NUMBER, window, "N", "files of a window (default 16)", 1, 1 << 24),
 	OPT("dp-rank", CLI_NUMBER, dp_rank, "N", "data-parallel rank (default 0)", 0, UINT32_MAX),
 	OPT("dp-world-size", CLI_NUMBER, dp_world_size, "N", "number of such ranks (default 1)", 1,
 	    UINT32_MAX),
@@ -160,6 +161,13 @@ static uint32_t pool_threads(uint32_t engines)
 	return engines ? (15 + engines) / engines : 16;
 }
 
+static enum hr_shuffle shuffle_kind(const char *word)
+{
+	if (strcmp(word, "window") == 0)
+		return HR_SHUFFLE_WINDOW;
+	return strcmp(word, "none") == 0 ? HR_SHUFFLE_NONE : HR_SHUFFLE_FULL;
+}
+
 static void fill_options(const struct job *job, struct hr_loader_options *opts)
 {
 	const struct settings *set = job->set;
@@ -167,7 +175,8 @@ static void fill_options(const struct job *job, struct hr_loader_options *opts)
 	*opts = (struct hr_loader_options){
 		.batch_size = (uint32_t)set->batch_size,
 		.seed = set->seed,
-		.shuffle = strcmp(set->shuffle, "none") ? HR_SHUFFLE_FULL : HR_SHUFFLE_NONE,
+		.shuffle = shuffle_kind(set->shuffle),
+		.window = (uint32_t)set->window,
 		.epochs = epoch_count(set),
 		.dp_rank = (uint32_t)set->dp_rank,
 		.dp_world_size = (uint32_t)set->dp_world_size,

@@ -50,7 +50,7 @@ PyObject *headrace_dataset_open(PyObject *self, PyObject *args)
 	PyObject *path_list, *field_list;
 	struct hr_dataset *ds = NULL;
 	unsigned long long stride;
-	int ret, corrupt, whole_files, index_only;
+	int corrupt, whole_files, index_only, ret = 0;
 	uint32_t n;
 
 	if (!PyArg_ParseTuple(args, "O!szIKOipzzpI", &PyList_Type, &path_list, &opts.format, &dtype,

@@ -86,10 +86,10 @@ PyObject *headrace_loader_open(PyObject *self, PyObject *args)
 	unsigned long long seed, epochs, pad_to, batch_bytes;
 	PyObject *dataset, *device, *casts, *capsule;
 	struct hr_field_cast *list;
-	struct hr_loader *loader;
+	struct hr_loader *loader = NULL;
 	long long pad_value;
 	const char *dtype;
-	int shuffle, pad, ragged, packed, ret;
+	int shuffle, pad, ragged, packed, ret = 0;
 
 	if (!PyArg_ParseTuple(args, "OOzIKiIpKIIIIO!iKLKp", &dataset, &device, &dtype,
 			      &opts.batch_size, &seed, &shuffle, &opts.window, &pad, &epochs,

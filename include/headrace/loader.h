@@ -39,6 +39,11 @@ struct hr_loader;
 enum hr_shuffle {
 	HR_SHUFFLE_FULL = 0, /* every epoch its own permutation of all samples */
 	HR_SHUFFLE_NONE = 1, /* file order */
+	/*
+	 * For network disks: files in a random order, `window` of them at a time, whose samples are
+	 * shuffled together. A file of more than 65536 samples counts as several.
+	 */
+	HR_SHUFFLE_WINDOW = 2,
 };
 
 enum hr_last {
@@ -62,6 +67,7 @@ struct hr_loader_options {
 	enum hr_dtype out_dtype; /* of a dataset with one field; 0 = as in the file */
 	uint64_t seed;
 	enum hr_shuffle shuffle;
+	uint32_t window; /* HR_SHUFFLE_WINDOW: files of a window, 0 = 16; else 0 */
 	enum hr_last last;
 	uint64_t epochs;        /* 0 = endless */
 	uint32_t dp_rank;       /* 0 .. dp_world_size - 1: the data-parallel rank, never guessed */

@@ -49,6 +49,22 @@ static inline bool hr__mul_overflows(uint64_t a, uint64_t b, uint64_t *out)
 	return __builtin_mul_overflow(a, b, out);
 }
 
+/* The last k < @n with first[k] <= @x. @first: ascending, its first one not above @x. */
+static inline uint32_t hr__last_from(const uint64_t *first, uint32_t n, uint64_t x)
+{
+	uint32_t low = 0, high = n;
+
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (first[middle] <= x)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 /* Monotonic time in nanoseconds. */
 uint64_t hr__now_ns(void);
 

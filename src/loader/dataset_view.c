@@ -17,22 +17,6 @@
 #define KIDS_MAX 1024u
 #define IDS_MAX (1ull << 40)
 
-/* The last k of @n with first[k] <= @id. */
-static uint32_t last_from(const uint64_t *first, uint32_t n, uint64_t id)
-{
-	uint32_t low = 0, high = n;
-
-	while (high - low > 1) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (first[middle] <= id)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 static uint32_t part_of(const struct hr_dataset *ds, uint64_t id)
 {
 	uint32_t low = 0, high = ds->n_parts; /* parts[low]->first <= id < parts[high]->first */
@@ -58,7 +42,7 @@ void hr__dataset_find(const struct hr_dataset *ds, uint64_t id, struct hr__place
 		if (ds->ids) {
 			id = ds->ids[id];
 		} else {
-			kid = last_from(ds->kid_first, ds->n_kids, id);
+			kid = hr__last_from(ds->kid_first, ds->n_kids, id);
 			id -= ds->kid_first[kid];
 			part += ds->kid_part[kid];
 		}

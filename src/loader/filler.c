@@ -57,18 +57,20 @@ int hr__filler_init(struct hr__filler *filler, struct hr_loader *loader, uint32_
 	filler->loader = loader;
 	filler->index = index;
 	filler->flying_max = batches_in_flight(loader);
+	filler->order = hr__order_new(loader->plan);
 	filler->flying = calloc(filler->flying_max, sizeof(*filler->flying));
 	if (hr__side_needed(&loader->side)) {
 		filler->moves = calloc(HR__LANE_MOVES_MAX, sizeof(*filler->moves));
 		if (!filler->moves)
 			rc = -ENOMEM;
 	}
-	return filler->flying ? rc : -ENOMEM;
+	return filler->flying && filler->order ? rc : -ENOMEM;
 }
 
 void hr__filler_fini(struct hr__filler *filler)
 {
 	hr__assembler_fini(&filler->assembler);
+	hr__order_free(filler->order);
 	free(filler->flying);
 	free(filler->moves);
 }
@@ -142,37 +144,22 @@ void hr__filler_close(struct hr__filler *filler)
 	filler->engine = NULL;
 }
 
-/* The order of the batch's epoch; fillers walk through few epochs at a time, so one is kept. */
-static const struct hr__order *epoch_order(struct hr__filler *filler, uint64_t epoch)
-{
-	const struct hr_loader *loader = filler->loader;
-
-	if (!filler->order_set || filler->order_epoch != epoch) {
-		hr__order_init(&filler->order, loader->schedule.samples, loader->opts.shuffle,
-			       loader->opts.seed, epoch);
-		filler->order_epoch = epoch;
-		filler->order_set = true;
-	}
-	return &filler->order;
-}
-
 /* The samples of the batch with the slot's number. */
 static void draw_samples(struct hr__filler *filler, struct hr__slot *slot)
 {
 	struct hr_loader *loader = filler->loader;
 	const struct hr__schedule *schedule = &loader->schedule;
-	const struct hr__order *order;
 	struct hr__turn turn;
 	uint64_t position;
 
 	hr__schedule_at(schedule, slot->seq, &turn);
-	order = epoch_order(filler, turn.epoch);
+	hr__order_begin(filler->order, turn.epoch);
 	position = turn.first % schedule->samples;
 	for (uint32_t row = 0, n; row < loader->layout.batch_size; row += n, position = 0) {
 		/* Positions behind the end are padding: the epoch's order from its start again. */
 		n = (uint32_t)hr__min(loader->layout.batch_size - row,
 				      schedule->samples - position);
-		hr__order_run(order, position, n, slot->ids + row);
+		hr__order_run(filler->order, position, n, slot->ids + row);
 	}
 	slot->batch.epoch = turn.epoch;
 	slot->batch.step = turn.step;

@@ -43,7 +43,7 @@ static int complete_options(struct hr_loader_options *o)
 	if (o->dp_rank >= o->dp_world_size)
 		return hr__fail(EINVAL, "dp_rank %" PRIu32 ": must be below dp_world_size %" PRIu32,
 				o->dp_rank, o->dp_world_size);
-	if ((unsigned int)o->shuffle > HR_SHUFFLE_NONE || (unsigned int)o->last > HR_LAST_PAD)
+	if ((unsigned int)o->shuffle > HR_SHUFFLE_WINDOW || (unsigned int)o->last > HR_LAST_PAD)
 		return hr__fail(EINVAL, "shuffle %d, last %d: not a known choice", (int)o->shuffle,
 				(int)o->last);
 	if ((unsigned int)o->ragged > HR_RAGGED_PAD || (o->n_casts && !o->casts))
@@ -201,7 +201,10 @@ static int open_loader(struct hr_loader *loader, const struct hr_loader_options 
 		return rc;
 	if (loader->opts.slots == 0)
 		loader->opts.slots = default_slots(loader);
-	hr__schedule_init(&loader->schedule, loader->ds->info.samples, &loader->opts);
+	rc = hr__order_plan_new(loader->ds, &loader->opts, &loader->plan);
+	if (rc < 0)
+		return rc;
+	hr__schedule_init(&loader->schedule, hr__order_plan_samples(loader->plan), &loader->opts);
 	rc = check_length(&loader->schedule, &loader->opts);
 	if (rc < 0)
 		return rc;
@@ -316,6 +319,7 @@ void hr_loader_close(struct hr_loader *loader)
 	for (uint32_t i = 0; loader->fillers && i < loader->n_fillers; i++)
 		hr__filler_fini(&loader->fillers[i]);
 	free(loader->fillers);
+	hr__order_plan_free(loader->plan);
 	hr__ring_fini(&loader->ring);
 	hr__side_close(&loader->side);
 	hr__layout_fini(&loader->layout);
@@ -502,9 +506,10 @@ int hr_loader_info(const struct hr_loader *loader, struct hr_loader_info *out)
 static void own_state(const struct hr_loader *loader, struct hr__state *state)
 {
 	state->fingerprint = loader->ds->info.fingerprint;
-	state->samples = loader->ds->info.samples;
+	state->samples = loader->schedule.samples;
 	state->seed = loader->opts.seed;
 	state->shuffle = loader->opts.shuffle;
+	state->window = hr__order_plan_window(loader->plan);
 	hr__schedule_where(&loader->schedule, loader->ring.next_out, &state->epoch,
 			   &state->position);
 }

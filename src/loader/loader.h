@@ -15,8 +15,9 @@
 #include "loader/batch.h"
 #include "loader/dataset.h"
 #include "loader/layout.h"
+#include "loader/order.h"
 #include "loader/registrar.h"
-#include "loader/sampler.h"
+#include "loader/schedule.h"
 #include "loader/side.h"
 
 #define HR__REAP_MAX 64u
@@ -32,9 +33,7 @@ struct hr__filler {
 	struct hr__assembler assembler;
 	struct hr_lane *lane; /* for sides, or NULL */
 	struct hr__move *moves;
-	struct hr__order order;
-	uint64_t order_epoch;
-	bool order_set;
+	struct hr__order *order;
 	struct hr_stats stats; /* under the ring's lock */
 	/* threads only */
 	pthread_t thread;
@@ -54,6 +53,7 @@ struct hr_loader {
 	struct hr_loader_options opts; /* complete: no zero defaults left but engine's */
 	struct hr__layout layout;
 	struct hr__side side;
+	struct hr__order_plan *plan;
 	struct hr__schedule schedule; /* changes only while all fillers rest */
 	struct hr__ring ring;
 	struct hr__filler *fillers; /* max(threads, 1) */

@@ -3,7 +3,8 @@
  * loader/state.c - encodes and checks the saved state; pure.
  *
  * Layout, little-endian: magic[8], version u32, shuffle u32, fingerprint u64, samples u64, seed u64,
- * epoch u64, position u64, zero[32], XXH64 of all before it u64.
+ * epoch u64, position u64, window u32, zero[28], XXH64 of all before it u64. Version 1 had zeros for the
+ * window and knew no shuffle that needs one; all else means the same.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "base/fail.h"
 #include "loader/state.h"
 
-#define VERSION 1u
+#define VERSION 2u
 #define EPOCH_MAX (1ull << 62)
 
 enum {
@@ -23,7 +24,8 @@ enum {
 	AT_SEED = 32,
 	AT_EPOCH = 40,
 	AT_POSITION = 48,
-	AT_ZERO = 56,
+	AT_WINDOW = 56,
+	AT_ZERO = 60,
 	AT_CHECKSUM = 88,
 };
 
@@ -59,7 +61,26 @@ void hr__state_encode(const struct hr__state *state, void *buf)
 	put(p + AT_SEED, state->seed, 8);
 	put(p + AT_EPOCH, state->epoch, 8);
 	put(p + AT_POSITION, state->position, 8);
+	put(p + AT_WINDOW, state->window, 4);
 	put(p + AT_CHECKSUM, XXH64(p, AT_CHECKSUM, 0), 8);
+}
+
+static int check_version(const unsigned char *p)
+{
+	uint64_t version = get(p + AT_VERSION, 4);
+
+	if (version < 1 || version > VERSION)
+		return hr__fail(
+			HR_E_BAD_STATE,
+			"saved state: version %" PRIu64
+			", this library reads versions 1 to %u; use the release that wrote it",
+			version, VERSION);
+	for (int i = version == 1 ? AT_WINDOW : AT_ZERO; i < AT_CHECKSUM; i++) {
+		if (p[i])
+			return hr__fail(HR_E_BAD_STATE, "saved state: its reserved bytes are used; "
+							"a later release wrote it");
+	}
+	return 0;
 }
 
 static int check_frame(const unsigned char *p, size_t size)
@@ -76,17 +97,7 @@ static int check_frame(const unsigned char *p, size_t size)
 		return hr__fail(
 			HR_E_BAD_STATE,
 			"saved state: its checksum is wrong; it is damaged, take an older one");
-	if (get(p + AT_VERSION, 4) != VERSION)
-		return hr__fail(HR_E_BAD_STATE,
-				"saved state: version %" PRIu64
-				", this library reads version %u; use the release that wrote it",
-				get(p + AT_VERSION, 4), VERSION);
-	for (int i = AT_ZERO; i < AT_CHECKSUM; i++) {
-		if (p[i])
-			return hr__fail(HR_E_BAD_STATE, "saved state: its reserved bytes are used; "
-							"a later release wrote it");
-	}
-	return 0;
+	return check_version(p);
 }
 
 int hr__state_decode(const void *buf, size_t size, struct hr__state *out)
@@ -104,11 +115,14 @@ int hr__state_decode(const void *buf, size_t size, struct hr__state *out)
 	state.seed = get(p + AT_SEED, 8);
 	state.epoch = get(p + AT_EPOCH, 8);
 	state.position = get(p + AT_POSITION, 8);
-	if (shuffle > HR_SHUFFLE_NONE || state.position > state.samples || state.epoch > EPOCH_MAX)
+	state.window = (uint32_t)get(p + AT_WINDOW, 4);
+	if (shuffle > HR_SHUFFLE_WINDOW || (shuffle == HR_SHUFFLE_WINDOW) != (state.window > 0) ||
+	    state.position > state.samples || state.epoch > EPOCH_MAX)
 		return hr__fail(HR_E_BAD_STATE,
-				"saved state: shuffle %" PRIu64 ", epoch %" PRIu64
-				", position %" PRIu64 " of %" PRIu64 " samples make no sense",
-				shuffle, state.epoch, state.position, state.samples);
+				"saved state: shuffle %" PRIu64 ", window %" PRIu32
+				", epoch %" PRIu64 ", position %" PRIu64 " of %" PRIu64
+				" samples make no sense",
+				shuffle, state.window, state.epoch, state.position, state.samples);
 	state.shuffle = (enum hr_shuffle)shuffle;
 	*out = state;
 	return 0;
@@ -116,7 +130,11 @@ int hr__state_decode(const void *buf, size_t size, struct hr__state *out)
 
 static const char *shuffle_name(enum hr_shuffle shuffle)
 {
-	return shuffle == HR_SHUFFLE_FULL ? "full" : "none";
+	static const char *const names[] = {[HR_SHUFFLE_FULL] = "full",
+					    [HR_SHUFFLE_NONE] = "none",
+					    [HR_SHUFFLE_WINDOW] = "window"};
+
+	return names[shuffle];
 }
 
 int hr__state_match(const struct hr__state *saved, const struct hr__state *own)
@@ -144,5 +162,11 @@ int hr__state_match(const struct hr__state *saved, const struct hr__state *own)
 			"saved state: was made with shuffle %s, this loader has %s; open it "
 			"with the saved one",
 			shuffle_name(saved->shuffle), shuffle_name(own->shuffle));
+	if (saved->window != own->window)
+		return hr__fail(HR_E_BAD_STATE,
+				"saved state: was made with windows of %" PRIu32
+				" shards, this loader has windows of %" PRIu32
+				"; open it with the saved size",
+				saved->window, own->window);
 	return 0;
 }

@@ -12,9 +12,10 @@
 
 struct hr__state {
 	uint64_t fingerprint; /* of the dataset */
-	uint64_t samples;
+	uint64_t samples;     /* positions of an epoch */
 	uint64_t seed;
 	enum hr_shuffle shuffle;
+	uint32_t window; /* shards of one, 0 without */
 	uint64_t epoch;
 	uint64_t position; /* samples of the epoch that all ranks together have had */
 };

@@ -9,6 +9,7 @@
 #include <headrace/headrace.h>
 
 #include "loader/loader.h"
+#include "loader/perm.h"
 #include "support/support.h"
 
 #define FILES_MAX 4u
@@ -151,16 +152,16 @@ static inline void set_guards(struct hr_loader *loader)
 	free(guard);
 }
 
-/* The order as the sampler has it, which has tests of its own. */
+/* The order as the permutation has it, which has tests of its own. */
 static inline void epoch_order(const struct fixture *f, uint64_t seed, uint64_t epoch,
 			       uint64_t *ids)
 {
 	uint64_t n = fixture_samples(f);
-	struct hr__order order;
+	struct hr__perm perm;
 
-	hr__order_init(&order, n, HR_SHUFFLE_FULL, seed, epoch);
+	hr__perm_init(&perm, n, hr__perm_key(seed, epoch));
 	for (uint64_t i = 0; i < n; i++)
-		hr__order_run(&order, i, 1, &ids[i]);
+		hr__perm_run(&perm, i, 1, &ids[i]);
 }
 
 #endif

@@ -14,7 +14,8 @@ static const struct hr__state example = {
 	.fingerprint = 0x1122334455667788,
 	.samples = 1000,
 	.seed = 42,
-	.shuffle = HR_SHUFFLE_NONE,
+	.shuffle = HR_SHUFFLE_WINDOW,
+	.window = 0x203,
 	.epoch = 3,
 	.position = 640,
 };
@@ -22,18 +23,18 @@ static const struct hr__state example = {
 /* The record is a promise to files on disk. */
 static void bytes_never_change(void **state)
 {
-	static const unsigned char head[56] = {
-		'H', 'R', 'S',  'T',  'A',  'T',  'E',  '\n', 1,    0,    0,    0,    1, 0,
-		0,   0,   0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0xe8, 0x03, 0, 0,
-		0,   0,   0,    0,    42,   0,    0,    0,    0,    0,    0,    0,    3, 0,
-		0,   0,   0,    0,    0,    0,    0x80, 0x02, 0,    0,    0,    0,    0, 0};
+	static const unsigned char head[60] = {
+		'H', 'R',  'S',  'T',  'A',  'T',  'E',  '\n', 2,    0,    0, 0, 2, 0, 0,
+		0,   0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0xe8, 3, 0, 0, 0, 0,
+		0,   0,    42,   0,    0,    0,    0,    0,    0,    0,    3, 0, 0, 0, 0,
+		0,   0,    0,    0x80, 2,    0,    0,    0,    0,    0,    0, 3, 2, 0, 0};
 	unsigned char record[HR_LOADER_STATE_BYTES + 8];
 	uint64_t sum = 0;
 
 	memset(record, TEST_GUARD, sizeof(record));
 	hr__state_encode(&example, record);
 	assert_memory_equal(record, head, sizeof(head));
-	for (int i = 56; i < 88; i++)
+	for (int i = 60; i < 88; i++)
 		assert_int_equal(record[i], 0);
 	for (int i = 0; i < 8; i++)
 		sum |= (uint64_t)record[88 + i] << (8 * i);
@@ -52,6 +53,7 @@ static void round_trip(void **state)
 	assert_int_equal(hr__state_decode(record, sizeof(record), &back), 0);
 	assert_true(back.fingerprint == example.fingerprint && back.samples == example.samples);
 	assert_true(back.seed == example.seed && back.shuffle == example.shuffle);
+	assert_int_equal(back.window, example.window);
 	assert_true(back.epoch == example.epoch && back.position == example.position);
 	assert_int_equal(hr__state_match(&back, &example), 0);
 }
@@ -98,10 +100,18 @@ static void nonsense_is_refused(void **state)
 	unsigned char record[HR_LOADER_STATE_BYTES];
 
 	hr__state_encode(&example, record);
-	record[8] = 2;
-	expect_refused(record, "version 2");
-	record[12] = 2;
-	expect_refused(record, "shuffle 2");
+	record[8] = 3;
+	expect_refused(record, "version 3");
+	record[8] = 0;
+	expect_refused(record, "version 0");
+	record[12] = 3;
+	expect_refused(record, "shuffle 3");
+	record[12] = 1; /* no windows, and their size */
+	expect_refused(record, "window 515");
+	record[56] = record[57] = 0; /* windows of none */
+	expect_refused(record, "no sense");
+	record[8] = 1; /* of a release that knew no windows */
+	expect_refused(record, "reserved");
 	record[49] = 0x04; /* position 1024 of 1000 */
 	expect_refused(record, "no sense");
 	record[47] = 0x80; /* epoch 2^63 */
@@ -110,6 +120,29 @@ static void nonsense_is_refused(void **state)
 	expect_refused(record, "reserved");
 	record[0] = 'X';
 	expect_refused(record, "another file");
+}
+
+/* Records of the first version: all the same, and no window. */
+static void version_1_is_read(void **state)
+{
+	for (int shuffle = 0; shuffle < 3; shuffle++) {
+		struct hr__state saved = example, back = example;
+		unsigned char record[HR_LOADER_STATE_BYTES];
+		int rc;
+
+		saved.shuffle = (enum hr_shuffle)shuffle;
+		saved.window = 0;
+		hr__state_encode(&saved, record);
+		record[8] = 1;
+		reseal(record);
+		rc = hr__state_decode(record, sizeof(record), &back);
+		assert_int_equal(rc, shuffle == HR_SHUFFLE_WINDOW ? -HR_E_BAD_STATE : 0);
+		if (rc)
+			continue;
+		assert_int_equal(back.window, 0);
+		assert_int_equal(back.position, example.position);
+		assert_int_equal(hr__state_match(&back, &saved), 0);
+	}
 }
 
 static void expect_mismatch(struct hr__state saved, const char *word, const char *other)
@@ -127,7 +160,10 @@ static void sentences_say_what_differs(void **state)
 	expect_mismatch(saved, "seed 43", "seed 42");
 	saved = example;
 	saved.shuffle = HR_SHUFFLE_FULL;
-	expect_mismatch(saved, "shuffle full", "has none");
+	expect_mismatch(saved, "shuffle full", "has window");
+	saved = example;
+	saved.window = 4;
+	expect_mismatch(saved, "windows of 4", "windows of 515");
 	saved = example;
 	saved.samples = 999;
 	expect_mismatch(saved, "999", "1000");
@@ -148,6 +184,7 @@ int main(void)
 		cmocka_unit_test(round_trip),
 		cmocka_unit_test(every_flipped_bit_is_refused),
 		cmocka_unit_test(nonsense_is_refused),
+		cmocka_unit_test(version_1_is_read),
 		cmocka_unit_test(sentences_say_what_differs),
 	};
 

@@ -1,37 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loader/sampler.h - which sample stands at which position, and which positions a batch takes.
+ * loader/schedule.h - which positions of which epoch each batch of a rank takes; pure arithmetic.
  *
- * Pure arithmetic on numbers: knows no files, no memory, no clock. Results are promises: a saved
- * state of one version must mean the same samples in the next.
+ * A run that was restored at a position goes on from there in steps of its own size, whatever the size
+ * of the steps before: position follows position. What of the epoch does not fill a last step is left
+ * out or padded as always, so another size of steps leaves out other positions, each fewer than a step's;
+ * the next epoch begins at its position 0. A run that goes on with the same size of steps leaves out the
+ * same ones as if it had never stopped.
  */
-#ifndef HR_LOADER_SAMPLER_H
-#define HR_LOADER_SAMPLER_H
+#ifndef HR_LOADER_SCHEDULE_H
+#define HR_LOADER_SCHEDULE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include <headrace/loader.h>
-
-#define HR__ORDER_ROUNDS 8u
-#define HR__ORDER_TABLE 256u
-
-/* The order of one epoch: a bijection of [0, n) onto itself. */
-struct hr__order {
-	uint64_t n;
-	enum hr_shuffle shuffle;
-	uint32_t low_bits; /* of the network's two halves */
-	uint64_t low_mask, high_mask;
-	uint64_t keys[HR__ORDER_ROUNDS];
-	uint8_t table[HR__ORDER_TABLE]; /* n <= HR__ORDER_TABLE: the permutation itself */
-};
-
-/* @n: 1 .. 2^63. Costs a microsecond at most; the order needs no other memory. */
-void hr__order_init(struct hr__order *order, uint64_t n, enum hr_shuffle shuffle, uint64_t seed,
-		    uint64_t epoch);
-
-/* The samples at @first .. @first + @n - 1 < order->n, into @out. */
-void hr__order_run(const struct hr__order *order, uint64_t first, uint32_t n, uint64_t *out);
 
 /* How all batches of a run follow from numbers alone. */
 struct hr__schedule {

@@ -14,6 +14,7 @@
 static const struct hr__format_ops *const formats[] = {
 	&hr__format_tokens,
 	&hr__format_mds,
+	&hr__format_arrow,
 };
 
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,
@@ -145,6 +146,10 @@ const char *hr__format_foreign(const void *head, size_t len)
 		{"PK\x03\x04", 4,
 		 "this is a zip archive (.npz and .pt are zip too); unpack it first"},
 		{"\x28\xb5\x2f\xfd", 4, "this is zstd-compressed; decompress it first"},
+		{"PAR1", 4,
+		 "this is a Parquet file, whose values are encoded; convert it to Arrow IPC once"},
+		{"FEA1", 4,
+		 "this is a Feather file of version 1; write it again as version 2, uncompressed"},
 		{"MMIDIDX\0\0", 9,
 		 "this is the index of a Megatron dataset, not its tokens; pass the .bin beside "
 		 "it"},

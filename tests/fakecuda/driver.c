@@ -13,7 +13,7 @@
 #define DEVICES_MAX 8
 #define STACK_MAX 16
 #define MEMORY_BYTES (4ull << 30)
-#define FUNCTIONS_MAX 16
+#define FUNCTIONS_MAX 32
 
 struct fake_ctx {
 	long refs; /* the device is its place in the array */

@@ -13,6 +13,7 @@
 
 static const struct hr__format_ops *const formats[] = {
 	&hr__format_tokens,
+	&hr__format_npy,
 };
 
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,
@@ -139,8 +140,7 @@ const char *hr__format_foreign(const void *head, size_t len)
 		 "this is a git-lfs pointer, not the data; run 'git lfs pull'"},
 		{"\x93NUMPY", 6,
 		 "this is a .npy file, whose header would be read as tokens; save the raw array "
-		 "with "
-		 "numpy's tofile()"},
+		 "with numpy's tofile(), or read rows with the format npy"},
 		{"PK\x03\x04", 4,
 		 "this is a zip archive (.npz and .pt are zip too); unpack it first"},
 		{"\x28\xb5\x2f\xfd", 4, "this is zstd-compressed; decompress it first"},

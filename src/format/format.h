@@ -126,6 +126,7 @@ struct hr__format_ops {
 #define HR__STARTS UINT32_MAX
 
 extern const struct hr__format_ops hr__format_tokens;
+extern const struct hr__format_ops hr__format_npy;
 
 /* By name, or by probing when @name is NULL or "auto". NULL if there is none. */
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,

@@ -13,6 +13,7 @@
 
 static const struct hr__format_ops *const formats[] = {
 	&hr__format_tokens,
+	&hr__format_megatron,
 	&hr__format_npy,
 };
 
@@ -145,8 +146,8 @@ const char *hr__format_foreign(const void *head, size_t len)
 		 "this is a zip archive (.npz and .pt are zip too); unpack it first"},
 		{"\x28\xb5\x2f\xfd", 4, "this is zstd-compressed; decompress it first"},
 		{"MMIDIDX\0\0", 9,
-		 "this is the index of a Megatron dataset, not its tokens; pass the .bin beside "
-		 "it"},
+		 "this is the index of a Megatron dataset, not its tokens; read it with the format "
+		 "megatron, or pass the .bin beside it"},
 		{"\x8a\xd8\x34\x01", 4,
 		 "this is an llm.c evaluation set (magic 20240522), not a stream of tokens; pass "
 		 "the "

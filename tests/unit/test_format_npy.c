@@ -623,8 +623,10 @@ static void try_variants(const struct blob *b)
 				struct format_bytes all = {.n_files = 0};
 
 				memcpy(&copy, b, sizeof(copy));
-				copy.bytes[at] = v < 5 ? values[v]
-						       : copy.bytes[at] ^ (uint8_t)(1u << (v - 5));
+				if (v < 5)
+					copy.bytes[at] = values[v];
+				else
+					copy.bytes[at] ^= (uint8_t)(1u << (v - 5));
 				format_bytes_add(&all, "x.npy", copy.bytes, copy.len, 0);
 				format_bytes_try(&all, &hr__format_npy, &options[o]);
 			}

@@ -71,6 +71,11 @@ struct hr__siblings {
 	 * long as the format file. Return: 0, -ENOENT (not there), or -code with a sentence.
 	 */
 	int (*open)(struct hr__siblings *siblings, const char *name, const struct hr_source **out);
+	/*
+	 * @path: one that the caller gave in the options, anywhere; never one from a file. Else as open().
+	 */
+	int (*open_path)(struct hr__siblings *siblings, const char *path,
+			 const struct hr_source **out);
 };
 
 struct hr__format_args {
@@ -128,6 +133,8 @@ struct hr__format_ops {
 extern const struct hr__format_ops hr__format_tokens;
 extern const struct hr__format_ops hr__format_mds;
 extern const struct hr__format_ops hr__format_arrow;
+extern const struct hr__format_ops hr__format_megatron;
+extern const struct hr__format_ops hr__format_npy;
 
 /* By name, or by probing when @name is NULL or "auto". NULL if there is none. */
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,

@@ -5,6 +5,7 @@
 #ifndef HEADRACE_DOCTOR_H
 #define HEADRACE_DOCTOR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <headrace/device.h>
@@ -63,28 +64,61 @@ int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uin
 enum hr_check_state { HR_CHECK_OK = 0, HR_CHECK_LIMITED = 1, HR_CHECK_NO = 2 };
 
 struct hr_check_item {
-	const char *group; /* "kernel", "gpu", "storage", "limits", "libraries"; static */
+	const char *group; /* "kernel", "gpu", "storage", "file system", "limits", "libraries";
+			      static */
 	char name[64];
 	enum hr_check_state state;
 	char cause[192];
 	char fix[192];
 };
 
+/*
+ * A drive and a GPU (or "host", where there is no GPU). The state is that of the direct way: ok, it
+ * should work, and a trial read proves it at first use; limited, it works with a restriction, or
+ * nothing is known against it; no, bytes do not go that way today.
+ */
+struct hr_check_pair {
+	char drive[32],
+		gpu[32]; /* "nvme0n1", "cuda:0"; a GPU that no driver opens: its PCI address */
+	char drive_pci[16], gpu_pci[16];
+	const char *near;  /* "switch", "bridge", "socket", "sockets", "unknown"; static */
+	enum hr_path path; /* that reads of cold data take today */
+	enum hr_check_state state;
+	char cause[192]; /* the first obstacle, or what makes it work */
+	char fix[192];
+	char blockers[128]; /* names of all obstacles, separated by ", "; "" for none */
+	/* What reads past the page cache should give, bytes a second; 0, 0: nothing is known. */
+	uint64_t expected_low, expected_high;
+	const char *basis; /* of that: "measured", "link", "kind", "none"; static */
+};
+
+/* A line of the PCIe tree between drives and GPUs, in the order in which it is drawn. */
+struct hr_check_node {
+	uint32_t depth; /* 0: a root complex */
+	char name[32];  /* "pci0000:3a", a PCI address */
+	char what[96];  /* "GPU cuda:0 NVIDIA H200", "drive nvme0n1", "port", ... */
+};
+
 struct hr_check_report {
 	struct hr_check_item *items;
 	uint32_t n_items;
+	struct hr_check_pair *pairs;
+	uint32_t n_pairs;
+	struct hr_check_node *nodes;
+	uint32_t n_nodes;
 };
 
 struct hr_check_options {
 	const char *root;   /* "" or NULL: this machine; else a tree with proc/ and sys/ (tests) */
 	const char *device; /* name for hr_device_open(), NULL = every GPU */
-	const char *const *paths; /* files or directories to judge */
+	const char *const *paths; /* files or directories to judge; below a root: absolute */
 	uint32_t n_paths;
+	bool measure; /* read from each of the paths for about a second; not below a root */
 };
 
 /*
  * hr_check() - examine the machine.
- * @out: items are the caller's, free them with hr_check_free().
+ * @out: what it points to is the caller's; free it with hr_check_free().
  * Return: 0 or -ENOMEM; what cannot be found out is an item, not an error.
  */
 int hr_check(const struct hr_check_options *opts, struct hr_check_report *out);

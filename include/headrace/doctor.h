@@ -39,6 +39,33 @@ enum {
 	HR_EXTENT_SHARED = 1u << 4,    /* reflinked */
 };
 
+/* What the file stands on, from the file system down to the drives. */
+struct hr_layer {
+	char name[32]; /* "ext4", "nvme0n1p2", "md0", "nvme0n1" */
+	char what[64]; /* "file system, mounted at /data", "partition", "md raid0", "NVMe drive" */
+	uint64_t from_bytes; /* partitions: where it begins on the device below */
+};
+
+/* Where the first byte of an extent is: blocks of 512 bytes from the start of the whole drive. */
+struct hr_block_place {
+	char drive[32]; /* "" where it cannot be told: the device mapper, networks, memory */
+	uint64_t lba;
+};
+
+/* What one read of the range will do when none of it is in the page cache; nothing is read for it. */
+struct hr_foresight {
+	uint64_t reads;      /* asked of the kernel */
+	uint64_t read_bytes; /* by them: whole blocks, so more than the range at its edges */
+	uint64_t in_place;   /* of the reads: straight into the destination */
+	uint64_t staged;     /* of the reads: through the staging ring, and moved on from there */
+	uint64_t
+		moves; /* pieces that are moved on: copies of the device, or by the CPU to "host" */
+	uint64_t
+		calls_min; /* system calls: at least; more when the kernel is asked while reads come back */
+};
+
+#define HR_MAP_CELLS 64
+
 struct hr_explanation {
 	struct hr_device_info device;
 	struct hr_file_info file;
@@ -51,6 +78,12 @@ struct hr_explanation {
 	uint32_t n_extents;           /* stored */
 	uint64_t extents_total;       /* in the range; 0 with extents_reason set if unknown */
 	char extents_reason[128];
+	struct hr_block_place places[16]; /* of these extents */
+	struct hr_layer layers[8];
+	uint32_t n_layers;
+	struct hr_foresight foresight; /* zero where no path can be taken */
+	/* Page cache, in equal parts of the range: '#' resident, '+' in part, '.' not, '?' unknown. */
+	char map[HR_MAP_CELLS + 1];
 };
 
 /*

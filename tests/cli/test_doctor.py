@@ -18,6 +18,10 @@ class Doctor(common.CliTest):
         self.assertEqual(set(got["alignment"]), {"offset_bytes", "memory_bytes"})
         self.assertIn(got["residency"]["state"], ("hot", "cold", "mixed", "unknown"))
         self.assertTrue(got["extents"] or got["extents_reason"])
+        self.assertEqual(got["layers"][0]["name"], got["file_system"])
+        self.assertRegex(got["residency_map"], r"^[#+.?]{1,64}$")
+        self.assertEqual(got["read"]["reads"], got["read"]["in_place"] + got["read"]["staged"])
+        self.assertGreaterEqual(got["read"]["bytes"], 100000)
         for key in ("block_device", "file_system", "device", "queue"):
             self.assertTrue(key in got, key)
 

@@ -90,8 +90,8 @@ def main() -> int:
           + (f"; {pair['fix']}" if pair["fix"] else ""))
     for line in wrong:
         print(f"WRONG: {line}")
-    lib.save(args.name, {"options": vars(args), "machine": lib.machine(path), "rates": rates,
-                         "truth": True, "pair": pair, "pair_measured":
+    lib.save(args.name, {"options": vars(args), "machine": lib.machine(path), "truth_rates": rates,
+                         "pair": pair, "pair_measured":
                          pair_of(measured, drive, args.device), "told": told, "wrong": wrong})
     return 1 if wrong else 0
 

@@ -58,10 +58,8 @@ struct hr_foresight {
 	uint64_t read_bytes; /* by them: whole blocks, so more than the range at its edges */
 	uint64_t in_place;   /* of the reads: straight into the destination */
 	uint64_t staged;     /* of the reads: through the staging ring, and moved on from there */
-	uint64_t
-		moves; /* pieces that are moved on: copies of the device, or by the CPU to "host" */
-	uint64_t
-		calls_min; /* system calls: at least; more when the kernel is asked while reads come back */
+	uint64_t moves;      /* pieces moved on: by the device, or by the CPU to "host" */
+	uint64_t calls_min;  /* system calls, at least: more if asked while reads come back */
 };
 
 #define HR_MAP_CELLS 64
@@ -111,8 +109,8 @@ struct hr_check_item {
  * nothing is known against it; no, bytes do not go that way today.
  */
 struct hr_check_pair {
-	char drive[32],
-		gpu[32]; /* "nvme0n1", "cuda:0"; a GPU that no driver opens: its PCI address */
+	char drive[32]; /* "nvme0n1" */
+	char gpu[32];   /* "cuda:0"; one that no driver opens: its PCI address */
 	char drive_pci[16], gpu_pci[16];
 	const char *near;  /* "switch", "bridge", "socket", "sockets", "unknown"; static */
 	enum hr_path path; /* that reads of cold data take today */

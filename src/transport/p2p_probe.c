@@ -106,7 +106,9 @@ static int try_block(struct probe *p, uint64_t off)
 			   0);
 	if (n != BLOCK)
 		return say(p, "failed", n < 0 ? n : -EIO);
-	ret = copy(p, HR__DEVICE_TO_PLAIN, p->got, p->device);
+	ret = p->lane->ops->flush(p->lane);
+	if (!ret)
+		ret = copy(p, HR__DEVICE_TO_PLAIN, p->got, p->device);
 	if (ret)
 		return ret;
 	if (memcmp(p->got, p->want, BLOCK))
@@ -281,6 +283,8 @@ static int prove(struct probe *p, const struct hr__p2p_drives *drives)
 
 	if (!ret)
 		ret = run(p, drives);
+	if (ret && !p->reason[0])
+		snprintf(p->reason, p->reason_size, "%s", hr_error_detail());
 	close_probe(p);
 	/* Another file may tell more, the module may be loaded: that is not remembered. */
 	if (!ret && p->compared < (drives->stride ? drives->n : 1)) {
@@ -303,6 +307,7 @@ int hr__p2p_proven(const struct hr_file *file, struct hr_device *dev, enum hr_op
 	const struct verdict *v;
 	int ret = 0;
 
+	reason[0] = '\0';
 	pthread_mutex_lock(&lock);
 	v = find_verdict(dev, op, drives->name);
 	if (!v) {

@@ -120,6 +120,12 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 	case HR__CU_ATTR_READ_ONLY_HOST_REGISTER:
 		*value = fake_setting(FAKE_NO_READ_ONLY) != 1;
 		return 0;
+	case HR__CU_ATTR_PEER_ORDER:
+		*value = (int)fake_setting(FAKE_PEER_ORDER);
+		return *value < 0 ? HR__CU_INVALID_VALUE : 0;
+	case HR__CU_ATTR_PEER_FLUSH:
+		*value = (int)fake_setting(FAKE_PEER_FLUSH);
+		return 0;
 	case HR__CU_ATTR_DMA_BUF:
 		*value = fake_setting(FAKE_EXPORT) != 0;
 		return 0;

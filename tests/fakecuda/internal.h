@@ -28,6 +28,7 @@ enum fake_counter {
 	FAKE_COPIES = FAKE_ALIVE_COUNT,
 	FAKE_LAUNCHES,
 	FAKE_CALLS,
+	FAKE_FLUSHES,
 	FAKE_MISUSE,
 	FAKE_COUNTER_COUNT,
 };
@@ -41,6 +42,8 @@ enum fake_setting {
 	FAKE_NO_READ_ONLY,
 	FAKE_NO_MEMOPS,
 	FAKE_EXPORT,
+	FAKE_PEER_ORDER,
+	FAKE_PEER_FLUSH,
 	FAKE_SETTING_COUNT,
 };
 
@@ -57,6 +60,8 @@ int fake_context_current(void); /* ordinal of its device, -1 if there is none */
 
 bool fake_lost(void);
 void fake_lose(void);
+/* Work is queued that reads device memory: a misuse between a peer's write and a flush. */
+void fake_reads_device(const char *what);
 /* One operation of a stream is about to run; false: the device is lost. */
 bool fake_step(void);
 

@@ -404,6 +404,7 @@ int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t len, struct fake_stream
 	if (result)
 		return result;
 	op.dst_host = true;
+	fake_reads_device("a copy to the host");
 	fake_count(FAKE_COPIES, 1);
 	queue(s, &op, !fake_is_pinned(dst, len));
 	return 0;
@@ -416,6 +417,7 @@ int cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t len, struct fake_str
 
 	if (result)
 		return result;
+	fake_reads_device("a copy on the device");
 	fake_count(FAKE_COPIES, 1);
 	queue(s, &op, false);
 	return 0;
@@ -435,6 +437,7 @@ int cuLaunchKernel(int *function, unsigned int grid_x, unsigned int grid_y, unsi
 		fake_misuse("cuLaunchKernel with a strange grid");
 		return HR__CU_INVALID_VALUE;
 	}
+	fake_reads_device("a kernel");
 	op.kernel = *function;
 	memcpy(&op.args, params[0], sizeof(op.args));
 	fake_count(FAKE_LAUNCHES, 1);

@@ -136,13 +136,20 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 
 int cuDeviceTotalMem_v2(size_t *bytes, int device)
 {
-	*bytes = MEMORY_BYTES;
+	uint32_t pci;
+
+	*bytes = fake_setting(FAKE_BAR) ? fake_bar_size(&pci) : MEMORY_BYTES;
 	return enter_device(__func__, device);
 }
 
 int cuDeviceGetPCIBusId(char *id, int len, int device)
 {
-	snprintf(id, (size_t)len, "0000:%02X:00.0", 0xa0 + device);
+	uint32_t pci = (0xa0u + (unsigned int)device) << 8;
+
+	if (fake_setting(FAKE_BAR))
+		fake_bar_size(&pci);
+	snprintf(id, (size_t)len, "%04X:%02X:%02X.%X", pci >> 16, pci >> 8 & 0xff, pci >> 3 & 0x1f,
+		 pci & 7);
 	return enter_device(__func__, device);
 }
 

@@ -24,6 +24,8 @@
  *   "peer_order"   what the device says of writes of peers: 0 they need a flush; below 0 it does not
  *                  know the question (100)
  *   "peer_flush"   ways to flush them, as bits: 1 by a call (1)
+ *   "bar"          device memory is the BAR of /dev/headrace_vgpu0; by the environment only (0)
+ *   "free_waits"   freeing device memory waits for all streams, as drivers do (0)
  *   "no_read_only" host memory cannot be registered read-only; 2: nor does the device say so (0)
  * Return: 0, -1 for an unknown name.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fakecuda/internal.h - what the parts of the pretended driver share: state.c (settings, faults,
- * counters), memory.c, stream.c, driver.c (everything else) and kernels.cpp.
+ * counters), memory.c, bar.c, stream.c, driver.c (everything else) and kernels.cpp.
  */
 #ifndef FAKECUDA_INTERNAL_H
 #define FAKECUDA_INTERNAL_H
@@ -44,6 +44,8 @@ enum fake_setting {
 	FAKE_EXPORT,
 	FAKE_PEER_ORDER,
 	FAKE_PEER_FLUSH,
+	FAKE_BAR,
+	FAKE_FREE_WAITS,
 	FAKE_SETTING_COUNT,
 };
 
@@ -73,6 +75,18 @@ void *fake_translate(uint64_t address, uint64_t len, const char *what);
 bool fake_is_pinned(const void *host, uint64_t len);
 /* Where a copy finds the host memory at @host: itself, or fetched if it is a registered file. */
 void *fake_host_source(uint64_t host, uint64_t len);
+
+/*
+ * bar.c: memory in a BAR. Return: where streams find it, NULL if there is no room; @map: the program's
+ * addresses. A dma-buf of [@alias, +@len), or -1. Its size, and the PCI function as a number.
+ */
+char *fake_bar_alloc(uint64_t len, char **map);
+void fake_bar_free(const char *alias);
+int fake_bar_export(const char *alias, uint64_t len);
+uint64_t fake_bar_size(uint32_t *pci);
+
+/* stream.c: wait until no stream has anything to do. */
+void fake_streams_idle(void);
 
 /* mapped.c: registered files, which may shrink at any time; per thread and operation. */
 void *fake_mapped_read(const void *host, uint64_t len);

@@ -22,8 +22,8 @@ static const char *const counter_names[FAKE_COUNTER_COUNT] = {
 };
 
 static const char *const setting_names[FAKE_SETTING_COUNT] = {
-	"devices",      "version",   "delay_us", "lost_after", "no_register",
-	"no_read_only", "no_memops", "export",   "peer_order", "peer_flush",
+	"devices",   "version", "delay_us",   "lost_after", "no_register", "no_read_only",
+	"no_memops", "export",  "peer_order", "peer_flush", "bar",         "free_waits",
 };
 
 static const long setting_defaults[FAKE_SETTING_COUNT] = {

@@ -65,6 +65,28 @@ int cuLaunchKernel(int *function, unsigned int grid_x, unsigned int grid_y, unsi
 		   unsigned int block_x, unsigned int block_y, unsigned int block_z,
 		   unsigned int shared, struct fake_stream *s, void **params, void **extra);
 
+/* Operations that are queued or run, of all streams. */
+static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t none_pending = PTHREAD_COND_INITIALIZER;
+static unsigned long pending;
+
+static void count_pending(int by)
+{
+	pthread_mutex_lock(&pending_lock);
+	pending += (unsigned long)by;
+	if (!pending)
+		pthread_cond_broadcast(&none_pending);
+	pthread_mutex_unlock(&pending_lock);
+}
+
+void fake_streams_idle(void)
+{
+	pthread_mutex_lock(&pending_lock);
+	while (pending)
+		pthread_cond_wait(&none_pending, &pending_lock);
+	pthread_mutex_unlock(&pending_lock);
+}
+
 static void event_put(struct fake_event *event)
 {
 	unsigned int left;
@@ -175,6 +197,7 @@ static void *stream_main(void *arg)
 			*op->finished = true;
 		pthread_cond_broadcast(&s->less);
 		pthread_mutex_unlock(&s->lock);
+		count_pending(-1);
 		free(op);
 	}
 	fake_mapped_free();
@@ -222,6 +245,7 @@ static void push(struct fake_stream *s, const struct op *what, bool wait)
 	*op = *what;
 	op->next = NULL;
 	op->finished = wait ? &finished : NULL;
+	count_pending(1);
 	pthread_mutex_lock(&s->lock);
 	*s->tail = op;
 	s->tail = &op->next;

@@ -64,8 +64,11 @@ static uint64_t copies_of(const struct hr_dataset *ds)
 	for (uint32_t i = 0; !ds->kids && i < ds->n_parts; i++) {
 		const struct hr__part *part = ds->parts[i];
 
+		/* One more where damage that shows late gives its row to a neighbour. */
 		if (part->corrupt == HR_CORRUPT_SUBSTITUTE)
-			most = hr__max(most, 1 + part->ff->schema.n_bad);
+			most = hr__max(most, 2 + part->ff->schema.n_bad);
+		else if (part->corrupt == HR_CORRUPT_SKIP)
+			most = hr__max(most, 2);
 	}
 	return most;
 }

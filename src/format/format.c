@@ -17,6 +17,8 @@ static const struct hr__format_ops *const formats[] = {
 	&hr__format_arrow,
 	&hr__format_megatron,
 	&hr__format_npy,
+	&hr__format_tar,
+	&hr__format_tfrecord,
 };
 
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,

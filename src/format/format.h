@@ -108,8 +108,9 @@ struct hr__format_ops {
 	 * Only where an index has to be made first, else NULL: read all of @src once and tell @sink every
 	 * sample. Return: 0 or -code.
 	 */
-	int (*scan)(const struct hr_source *src, const struct hr_dataset_options *opts,
-		    struct hr__index_sink *sink);
+	int (*scan)(const struct hr_source *src, struct hr__index_sink *sink);
+	uint32_t
+		scan_rules; /* another number when scan() tells something else about the same file */
 	/* Parse; fills *out, allocated by the format. Return: 0 or -code with a sentence. */
 	int (*open)(const struct hr__format_args *args, struct hr__format_file **out);
 	/*
@@ -135,6 +136,8 @@ extern const struct hr__format_ops hr__format_mds;
 extern const struct hr__format_ops hr__format_arrow;
 extern const struct hr__format_ops hr__format_megatron;
 extern const struct hr__format_ops hr__format_npy;
+extern const struct hr__format_ops hr__format_tar;
+extern const struct hr__format_ops hr__format_tfrecord;
 
 /* By name, or by probing when @name is NULL or "auto". NULL if there is none. */
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,

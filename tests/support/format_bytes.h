@@ -129,7 +129,9 @@ static inline void format_check_sample(const struct hr__format_file *ff, uint64_
 		int n;
 
 		if (field->kind == HR_FIELD_SCALAR) {
-			format_require(ff->ops->value(ff, index, k, 0, &value) == 0, "a scalar");
+			n = ff->ops->value(ff, index, k, 0, &value);
+			format_require(n == 0 || (n == -HR_E_BAD_SAMPLE && schema->n_bad),
+				       "a scalar, but of a damaged sample");
 			continue;
 		}
 		n = ff->ops->locate(ff, index, k, ranges);

@@ -245,8 +245,11 @@ static int locate_document(const struct megatron *m, uint64_t d, struct hr__rang
 			return rc;
 		*out = sequence;
 		rc = hr__megatron_sequence(&m->index, end - 1, &sequence);
-		out->len = sequence.offset + sequence.len - out->offset;
-		return rc < 0 ? rc : out->len > 0;
+		if (rc < 0)
+			return rc;
+		end = sequence.offset + sequence.len;
+		out->len = hr__max(end, out->offset) - out->offset;
+		return out->len > 0;
 	}
 	for (; rc == 0 && s < end; s++) {
 		rc = hr__megatron_sequence(&m->index, s, &sequence);

@@ -73,8 +73,8 @@ struct hr__arrow_place {
 };
 
 /*
- * hr__arrow_batch_parse() - @table: a RecordBatch. @places: receives one for each column of @schema.
- * @body: the bytes behind the metadata. A column with nulls gets its reason. @rows: receives how many rows there are.
+ * hr__arrow_batch_parse() - @table: a RecordBatch; @body: the bytes behind the metadata. @places: receives
+ * one for each column of @schema. A column with nulls gets its reason. @rows: receives how many there are.
  * Return: 0, -HR_E_BAD_FORMAT with a sentence.
  */
 int hr__arrow_batch_parse(struct hr__flat *flat, const struct hr__flat_table *table,

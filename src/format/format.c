@@ -15,6 +15,7 @@ static const struct hr__format_ops *const formats[] = {
 	&hr__format_tokens,
 	&hr__format_mds,
 	&hr__format_arrow,
+	&hr__format_safetensors,
 };
 
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,

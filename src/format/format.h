@@ -128,6 +128,7 @@ struct hr__format_ops {
 extern const struct hr__format_ops hr__format_tokens;
 extern const struct hr__format_ops hr__format_mds;
 extern const struct hr__format_ops hr__format_arrow;
+extern const struct hr__format_ops hr__format_safetensors;
 
 /* By name, or by probing when @name is NULL or "auto". NULL if there is none. */
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,

@@ -21,14 +21,10 @@
 #define MAGIC "ARROW1"
 #define MAGIC_BYTES 6u
 #define FILE_HEAD_BYTES 8u
-#define FILE_TAIL_BYTES 10u /* length of the footer, magic */
-#define BLOCK_BYTES 24u     /* struct Block of File.fbs */
-#define METADATA_MAX (256u << 20)
-#define FIRST_BYTES 4096u          /* of a message, in one read: mostly all of its metadata */
-#define SCAN_BYTES (64u << 10)     /* of offsets, in one read */
-#define CONTINUATION 0xffffffffull /* before the length of a message, since 0.15 */
+#define FILE_TAIL_BYTES 10u    /* length of the footer, magic */
+#define BLOCK_BYTES 24u        /* struct Block of File.fbs */
+#define SCAN_BYTES (64u << 10) /* of offsets, in one read */
 
-enum { MESSAGE_VERSION, MESSAGE_TYPE, MESSAGE_HEADER, MESSAGE_BODY_LENGTH };
 enum { FOOTER_VERSION, FOOTER_SCHEMA, FOOTER_DICTIONARIES, FOOTER_BATCHES };
 
 /* What is known of the lengths of a ragged column while its record batches are met. */
@@ -51,117 +47,10 @@ struct opening {
 	struct arrow *arrow;
 	const struct hr_source *src;
 	const struct hr_dataset_options *opts;
-	uint8_t *bytes; /* of a message */
-	size_t room;
+	struct hr__arrow_reader reader;
 	uint8_t *scan; /* of offsets */
 	struct evenness *even;
 };
-
-struct message {
-	struct hr__flat flat;
-	struct hr__flat_table header;
-	uint32_t type, version;
-	struct hr__range body;
-};
-
-/* -- messages --------------------------------------------------------------------------------- */
-
-static int refuse_at(const struct hr_source *src, uint64_t at, const char *what)
-{
-	return hr__fail(HR_E_BAD_FORMAT, "%s: byte %" PRIu64 ": %s", src->name, at, what);
-}
-
-static int parse_message(const struct hr_source *src, struct message *m)
-{
-	struct hr__flat_table root = hr__flat_root(&m->flat);
-
-	m->version = (uint32_t)hr__flat_number(&m->flat, &root, MESSAGE_VERSION, 2, 0);
-	m->type = (uint32_t)hr__flat_number(&m->flat, &root, MESSAGE_TYPE, 1, 0);
-	m->header = hr__flat_table(&m->flat, &root, MESSAGE_HEADER);
-	m->body.len = hr__flat_number(&m->flat, &root, MESSAGE_BODY_LENGTH, 8, 0);
-	if (m->flat.rc)
-		return m->flat.rc;
-	if (m->version < HR__ARROW_V4 || m->version > HR__ARROW_V5)
-		return refuse_at(src, m->flat.base,
-				 "its metadata is of a version that is not known (4 and 5 are); "
-				 "write it again with a current library");
-	if (!m->header.at)
-		return hr__flat_fail(&m->flat, 0, "a message without a header");
-	return 0;
-}
-
-/* Room for a message of @len bytes, of which the first @have are kept. */
-static int grow(struct opening *o, size_t have, size_t len)
-{
-	uint8_t *bytes;
-
-	if (len <= o->room)
-		return 0;
-	bytes = malloc(len);
-	if (!bytes)
-		return hr__fail(ENOMEM, "%s: no memory for metadata of %zu bytes", o->src->name,
-				len);
-	if (have)
-		memcpy(bytes, o->bytes, have);
-	free(o->bytes);
-	o->bytes = bytes;
-	o->room = len;
-	return 0;
-}
-
-/*
- * The message at @at, in a file whose messages end at @end. @m is valid until the next one is read.
- * Return: 0; 1 at the mark of the end, *@next behind it; -code.
- */
-static int read_message(struct opening *o, uint64_t at, uint64_t end, struct message *m,
-			uint64_t *next)
-{
-	const struct hr_source *src = o->src;
-	size_t have = (size_t)hr__min(FIRST_BYTES, end - at), prefix = 4;
-	uint64_t len;
-	int rc = have < 4 ? refuse_at(src, at,
-				      "a message is cut off; the file was truncated, get "
-				      "it again")
-			  : src->read(src, at, o->bytes, have);
-
-	if (rc < 0)
-		return rc;
-	len = hr__le32(o->bytes);
-	if (len == CONTINUATION) {
-		if (have < 8)
-			return refuse_at(src, at,
-					 "a message is cut off; the file was truncated, "
-					 "get it again");
-		len = hr__le32(o->bytes + 4);
-		prefix = 8;
-	}
-	*next = at + prefix;
-	if (len == 0)
-		return 1;
-	if (len > METADATA_MAX || len > end - at - prefix)
-		return refuse_at(src, at,
-				 "the metadata of a message does not fit the file; it was "
-				 "truncated or is no Arrow data, get it again");
-	rc = grow(o, have, prefix + (size_t)len);
-	if (rc == 0 && prefix + len > have)
-		rc = src->read(src, at + have, o->bytes + have, prefix + (size_t)len - have);
-	if (rc < 0)
-		return rc;
-	*m = (struct message){.flat = {.name = src->name,
-				       .base = at + prefix,
-				       .bytes = o->bytes + prefix,
-				       .len = (uint32_t)len}};
-	rc = parse_message(src, m);
-	if (rc < 0)
-		return rc;
-	m->body.offset = at + prefix + len;
-	if (m->body.len > end - m->body.offset)
-		return refuse_at(src, m->body.offset,
-				 "the body of a message does not fit the file; it was truncated, "
-				 "get it again");
-	*next = m->body.offset + m->body.len;
-	return 0;
-}
 
 /* -- record batches --------------------------------------------------------------------------- */
 
@@ -219,7 +108,7 @@ static int grow_batches(struct arrow *a)
 	return 0;
 }
 
-static int add_batch(struct opening *o, struct message *m)
+static int add_batch(struct opening *o, struct hr__arrow_message *m)
 {
 	struct arrow *a = o->arrow;
 	struct hr__arrow_place *places;
@@ -242,7 +131,7 @@ static int add_batch(struct opening *o, struct message *m)
 	if (rc < 0 || !rows)
 		return rc;
 	if (hr__add_overflows(a->first[a->n_batches], rows, &a->first[a->n_batches + 1]))
-		return refuse_at(o->src, m->flat.base, "more than 2^64 rows in all");
+		return hr__arrow_refuse_at(o->src, m->flat.base, "more than 2^64 rows in all");
 	a->n_batches++;
 	return 0;
 }
@@ -267,28 +156,30 @@ static int set_schema(struct opening *o, struct hr__flat *flat, const struct hr_
 static int open_stream(struct opening *o)
 {
 	uint64_t at = 0, size = o->src->size;
-	struct message m;
-	int rc = read_message(o, 0, size, &m, &at);
+	struct hr__arrow_message m;
+	int rc = hr__arrow_read(&o->reader, 0, size, &m, &at);
 
 	if (rc < 0)
 		return rc;
 	if (rc == 1 || m.type != HR__ARROW_SCHEMA)
-		return refuse_at(o->src, 0,
-				 "does not begin with a schema; it is no Arrow stream or damaged");
+		return hr__arrow_refuse_at(
+			o->src, 0,
+			"does not begin with a schema; it is no Arrow stream or damaged");
 	rc = set_schema(o, &m.flat, &m.header, m.version);
 	while (rc == 0 && at < size) {
-		rc = read_message(o, at, size, &m, &at);
+		rc = hr__arrow_read(&o->reader, at, size, &m, &at);
 		if (rc == 0 && m.type == HR__ARROW_BATCH)
 			rc = add_batch(o, &m);
 		else if (rc == 0 && m.type != HR__ARROW_DICTIONARY)
-			return refuse_at(o->src, m.flat.base,
-					 "a message that is neither a record batch nor a "
-					 "dictionary; write the rows alone");
+			return hr__arrow_refuse_at(o->src, m.flat.base,
+						   "a message that is neither a record batch nor a "
+						   "dictionary; write the rows alone");
 	}
 	if (rc == 1 && at < size)
-		return refuse_at(o->src, at,
-				 "something follows behind the end of the stream; if these are "
-				 "several streams, write each into a file of its own");
+		return hr__arrow_refuse_at(
+			o->src, at,
+			"something follows behind the end of the stream; if these are "
+			"several streams, write each into a file of its own");
 	return rc < 0 ? rc : 0;
 }
 
@@ -296,22 +187,24 @@ static int open_stream(struct opening *o)
 static int add_block(struct opening *o, const uint8_t *p, uint64_t end, uint64_t *done)
 {
 	uint64_t at = hr__le64(p), metadata = hr__le32(p + 8), body = hr__le64(p + 16), next;
-	struct message m;
+	struct hr__arrow_message m;
 	int rc;
 
 	/* In order, as every writer has them: else few bytes of a footer are endless work. */
 	if (at < *done || at > end || metadata > end - at || body > end - at - metadata)
-		return refuse_at(o->src, at,
-				 "a record batch lies outside of the file or in another one; the "
-				 "footer is damaged, get the file again");
-	rc = read_message(o, at, end, &m, &next);
+		return hr__arrow_refuse_at(
+			o->src, at,
+			"a record batch lies outside of the file or in another one; the "
+			"footer is damaged, get the file again");
+	rc = hr__arrow_read(&o->reader, at, end, &m, &next);
 	if (rc < 0)
 		return rc;
 	if (rc == 1 || m.type != HR__ARROW_BATCH || m.body.offset > at + metadata ||
 	    m.body.len != body)
-		return refuse_at(o->src, at,
-				 "is not the record batch that the footer promises; the file is "
-				 "damaged, get it again");
+		return hr__arrow_refuse_at(
+			o->src, at,
+			"is not the record batch that the footer promises; the file is "
+			"damaged, get it again");
 	m.body.offset = at + metadata;
 	*done = at + metadata + body;
 	return add_batch(o, &m);
@@ -345,19 +238,21 @@ static int open_file(struct opening *o)
 	int rc;
 
 	if (size < FILE_HEAD_BYTES + FILE_TAIL_BYTES)
-		return refuse_at(src, size,
-				 "ends before its footer; it was truncated, get it again");
+		return hr__arrow_refuse_at(
+			src, size, "ends before its footer; it was truncated, get it again");
 	rc = src->read(src, size - FILE_TAIL_BYTES, tail, FILE_TAIL_BYTES);
 	if (rc < 0)
 		return rc;
 	len = hr__le32(tail);
 	if (memcmp(tail + 4, MAGIC, MAGIC_BYTES) != 0)
-		return refuse_at(src, size - MAGIC_BYTES,
-				 "does not end with " MAGIC
-				 "; it was truncated or is still being written, get it again");
-	if (len > size - FILE_HEAD_BYTES - FILE_TAIL_BYTES || len > METADATA_MAX)
-		return refuse_at(src, size - FILE_TAIL_BYTES,
-				 "its footer does not fit the file; it is damaged, get it again");
+		return hr__arrow_refuse_at(
+			src, size - MAGIC_BYTES,
+			"does not end with " MAGIC
+			"; it was truncated or is still being written, get it again");
+	if (len > size - FILE_HEAD_BYTES - FILE_TAIL_BYTES || len > HR__ARROW_METADATA_MAX)
+		return hr__arrow_refuse_at(
+			src, size - FILE_TAIL_BYTES,
+			"its footer does not fit the file; it is damaged, get it again");
 	footer = malloc((size_t)len + 1);
 	if (!footer)
 		return hr__fail(ENOMEM, "%s: no memory for its footer of %" PRIu64 " bytes",
@@ -451,19 +346,18 @@ static int open_any(struct opening *o)
 
 static int arrow_open(const struct hr__format_args *args, struct hr__format_file **out)
 {
-	struct opening o = {.src = args->src, .opts = args->opts, .room = FIRST_BYTES};
+	struct opening o = {.src = args->src, .opts = args->opts, .reader = {.src = args->src}};
 	int rc;
 
 	o.arrow = calloc(1, sizeof(*o.arrow));
-	o.bytes = malloc(FIRST_BYTES);
-	if (o.arrow && o.bytes) {
+	if (o.arrow) {
 		o.arrow->ff.ops = &hr__format_arrow;
 		o.arrow->src = args->src;
 		rc = open_any(&o);
 	} else {
 		rc = hr__fail(ENOMEM, "%s: no memory to open it", args->src->name);
 	}
-	free(o.bytes);
+	free(o.reader.bytes);
 	free(o.scan);
 	free(o.even);
 	if (rc == 0)
@@ -528,33 +422,11 @@ static int arrow_locate(const struct hr__format_file *ff, uint64_t index, uint32
 	return out->len > 0;
 }
 
-/* A stream has no magic number: its first message must be a schema. */
 static int arrow_probe(const void *head, size_t len, uint64_t file_size)
 {
-	const uint8_t *p = head;
-	struct hr__flat flat = {.name = "", .bytes = p};
-	struct hr__flat_table root;
-	uint64_t metadata;
-	uint32_t prefix = 4;
-
-	if (len >= MAGIC_BYTES && memcmp(p, MAGIC, MAGIC_BYTES) == 0)
+	if (len >= MAGIC_BYTES && memcmp(head, MAGIC, MAGIC_BYTES) == 0)
 		return 100;
-	if (len < 16)
-		return 0;
-	metadata = hr__le32(p);
-	if (metadata == CONTINUATION) {
-		metadata = hr__le32(p + 4);
-		prefix = 8;
-	}
-	if (metadata > METADATA_MAX || metadata > file_size - prefix)
-		return 0;
-	flat.bytes = p + prefix;
-	flat.len = (uint32_t)hr__min(metadata, len - prefix);
-	root = hr__flat_root(&flat);
-	if (hr__flat_number(&flat, &root, MESSAGE_TYPE, 1, 0) != HR__ARROW_SCHEMA ||
-	    hr__flat_number(&flat, &root, MESSAGE_VERSION, 2, 0) > HR__ARROW_V5 || flat.rc)
-		return 0;
-	return prefix == 8 ? 95 : 60;
+	return hr__arrow_probe_stream(head, len, file_size);
 }
 
 const struct hr__format_ops hr__format_arrow = {

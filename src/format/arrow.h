@@ -16,6 +16,7 @@
 #include "format/flat.h"
 #include "format/format.h"
 
+#define HR__ARROW_METADATA_MAX (256u << 20)
 #define HR__ARROW_V4 3u /* metadata of 0.8 to 0.17 */
 #define HR__ARROW_V5 4u /* since 1.0 */
 
@@ -24,6 +25,33 @@ enum hr__arrow_header {
 	HR__ARROW_DICTIONARY = 2,
 	HR__ARROW_BATCH = 3,
 };
+
+struct hr__arrow_message {
+	struct hr__flat flat; /* its metadata: valid until the next one is read */
+	struct hr__flat_table header;
+	uint32_t type, version;
+	struct hr__range body;
+};
+
+/* Reads messages. Begin with @src alone; free() @bytes at the end. */
+struct hr__arrow_reader {
+	const struct hr_source *src;
+	uint8_t *bytes;
+	size_t room;
+};
+
+/*
+ * hr__arrow_read() - the message at @at, in a file whose messages end at @end. @next: receives where the
+ * one behind it is. Return: 0; 1 at the mark of the end, @next behind it; -code with a sentence.
+ */
+int hr__arrow_read(struct hr__arrow_reader *reader, uint64_t at, uint64_t end,
+		   struct hr__arrow_message *m, uint64_t *next);
+
+/* hr__arrow_refuse_at() - @what is wrong at byte @at. Return: -HR_E_BAD_FORMAT. */
+int hr__arrow_refuse_at(const struct hr_source *src, uint64_t at, const char *what);
+
+/* A stream has no magic number: its first message must be a schema. Return: as probe(). */
+int hr__arrow_probe_stream(const void *head, size_t len, uint64_t file_size);
 
 /* A column that can be read and is wanted. */
 struct hr__arrow_column {
@@ -73,8 +101,8 @@ struct hr__arrow_place {
 };
 
 /*
- * hr__arrow_batch_parse() - @table: a RecordBatch. @places: receives one for each column of @schema.
- * @body: the bytes behind the metadata. A column with nulls gets its reason. @rows: receives how many rows there are.
+ * hr__arrow_batch_parse() - @table: a RecordBatch; @body: the bytes behind the metadata. @places: receives
+ * one for each column of @schema. A column with nulls gets its reason. @rows: receives how many there are.
  * Return: 0, -HR_E_BAD_FORMAT with a sentence.
  */
 int hr__arrow_batch_parse(struct hr__flat *flat, const struct hr__flat_table *table,

@@ -19,6 +19,7 @@ static const struct hr__format_ops *const formats[] = {
 	&hr__format_npy,
 	&hr__format_tar,
 	&hr__format_tfrecord,
+	&hr__format_safetensors,
 };
 
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,

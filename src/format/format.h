@@ -138,6 +138,7 @@ extern const struct hr__format_ops hr__format_megatron;
 extern const struct hr__format_ops hr__format_npy;
 extern const struct hr__format_ops hr__format_tar;
 extern const struct hr__format_ops hr__format_tfrecord;
+extern const struct hr__format_ops hr__format_safetensors;
 
 /* By name, or by probing when @name is NULL or "auto". NULL if there is none. */
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,

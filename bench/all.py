@@ -54,6 +54,7 @@ def steps(quick: bool) -> list[Step]:
         program("loads", 300, "loads", "--size", size, "--rounds", rounds, "--cold-rounds",
                 "1" if quick else "3", "--threads", "2", "--limit", "30" if quick else "120"),
         program("memory", 120, "memory", "--size", big),
+        program("loader_state", 30, "loader_state", "--rounds", "10" if quick else "50"),
         Step("pictures", 30, [sys.executable, str(HERE / "plot.py")]),
     ]
 

@@ -58,6 +58,7 @@ def steps(quick: bool) -> list[Step]:
                 *(["--sizes", "4K,1M", "--depths", "1,16", "--seconds", "0.1", "--no-fio"] if quick
                   else [])),
         program("check_truth", 60, "check_truth", "--size", "256M" if quick else "1G"),
+        program("loader_state", 30, "loader_state", "--rounds", "10" if quick else "50"),
         Step("pictures", 30, [sys.executable, str(HERE / "plot.py")]),
         Step("report", 30, [sys.executable, str(HERE / "report.py"), "--html",
                             str(lib.OUT / "report.html")]),

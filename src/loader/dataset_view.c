@@ -265,7 +265,7 @@ int hr_dataset_mix(struct hr_dataset *const *kids, const double *weights, uint32
 	if (samples > SAMPLES_MAX)
 		return hr__fail(EINVAL, "mixture: an epoch of more than 2^62 samples");
 	rc = new_view(kids, n, "mixture", &ds);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	ds->weights = malloc(n * sizeof(*ds->weights));
 	if (!ds->weights) {

@@ -32,6 +32,10 @@ struct dl_managed {
 /* headrace_fail() - raise what headrace._errors makes of a code and the library's sentence. Return: NULL. */
 PyObject *headrace_fail(int64_t code);
 
+/* doctor.c: functions of the module. */
+PyObject *headrace_explain(PyObject *self, PyObject *args);
+PyObject *headrace_check(PyObject *self, PyObject *args);
+
 /* loader.c: functions of the module. */
 PyObject *headrace_dataset_open(PyObject *self, PyObject *args);
 PyObject *headrace_dataset_info(PyObject *self, PyObject *args);

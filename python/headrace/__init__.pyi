@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Iterable
 from os import PathLike
 from types import TracebackType
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from ._errors import Error as Error, NotFound as NotFound, Timeout as Timeout
 from .checkpoint import (Checkpoint as Checkpoint, Weight as Weight, save as save,
-                         save_async as save_async)
+                         save_async as save_async, save_sharded as save_sharded)
 from .loader import (Batch as Batch, Loader as Loader, Tensor as Tensor,
                      TokenDataset as TokenDataset)
 
-__all__ = ["Batch", "Checkpoint", "Error", "File", "Loader", "NotFound", "Tensor", "Timeout",
-           "TokenDataset", "Weight", "device_info", "open", "save", "save_async"]
+__all__ = ["Batch", "Checkpoint", "CheckItem", "Error", "File", "Loader", "NotFound", "Tensor",
+           "Timeout", "TokenDataset", "Weight", "check", "device_info", "open", "save", "save_async",
+           "save_sharded"]
 
 _Path = Union[str, PathLike[str]]
 __version__: str
@@ -35,3 +37,12 @@ class File:
 
 def open(path: _Path, mode: str = ...) -> File: ...
 def device_info(name: str = ...) -> dict[str, Any]: ...
+
+class CheckItem(NamedTuple):
+    group: str
+    name: str
+    state: str
+    cause: str
+    fix: str
+
+def check(device: Optional[str] = ..., paths: Union[_Path, Iterable[_Path]] = ...) -> list[CheckItem]: ...

@@ -242,6 +242,7 @@ int cli_verb_bench(int argc, char **argv);
 int cli_verb_check(int argc, char **argv);
 int cli_verb_cp(int argc, char **argv);
 int cli_verb_explain(int argc, char **argv);
+int cli_verb_index(int argc, char **argv);
 int cli_verb_load(int argc, char **argv);
 int cli_verb_run(int argc, char **argv);
 int cli_verb_stat(int argc, char **argv);

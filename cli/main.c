@@ -7,6 +7,7 @@
 
 static const struct cli_verb verbs[] = {
 	{"stream", "feed shuffled training batches into device memory", cli_verb_stream},
+	{"index", "make the side indexes of tar and TFRecord datasets", cli_verb_index},
 	{"load", "load the weights of a model into device memory", cli_verb_load},
 	{"cp", "copy a file through device memory", cli_verb_cp},
 	{"bench", "load a file with reads or writes and report rates", cli_verb_bench},

@@ -35,6 +35,7 @@ struct hr_config {
 	uint64_t pin_bytes;     /* HEADRACE_PIN_BYTES: a quarter of what this process may use */
 	bool stats;             /* HEADRACE_STATS=1: false; publish statistics, see stats.h */
 	char runtime_dir[112];  /* XDG_RUNTIME_DIR, where statistics are published, or "" */
+	char temp_dir[112];     /* TMPDIR, or "/tmp": side indexes that can be kept nowhere */
 	enum hr_cache cache;    /* HEADRACE_CACHE: auto */
 	uint32_t gather_blocks; /* HEADRACE_GATHER_BLOCKS: 0 = chosen by the device, 1..128 */
 	char problem[160]; /* the first variable that was not understood and is ignored, or "" */

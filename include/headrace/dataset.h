@@ -156,6 +156,7 @@ struct hr_index_progress {
 struct hr_index_options {
 	struct hr_dataset_options dataset; /* format, index_dir, index_threads */
 	bool force;                        /* also where the index is good */
+	bool check; /* build nothing: read every index that is there, and count those that are no good */
 	/* Called now and then, by one thread at a time. Return: 0, or what ends the work: -ECANCELED. */
 	int (*progress)(void *ctx, const struct hr_index_progress *progress);
 	void *ctx;
@@ -166,8 +167,10 @@ struct hr_index_options {
  *
  * A side index is beside its file, or in index_dir, named as the file with ".hrindex" behind it. It is
  * bound to the file's size and time of modification, and replaced as a whole or not at all.
+ * Where a folder cannot be written this fails; hr_dataset_open() goes on with an index that is not kept.
  * @out: how it went; may be NULL.
- * Return: files whose index was made; 0 when all were good, also for formats that need none; -code.
+ * Return: files whose index was made, or with check is absent, stale or damaged (hr_error_detail() has the
+ * first); 0 when all were good, also for formats that need none; -code.
  */
 int hr_index_build(const char *const *paths, uint32_t n, const struct hr_index_options *opts,
 		   struct hr_index_progress *out);

@@ -123,6 +123,13 @@ static void read_runtime_dir(const char *name, const char *value)
 		snprintf(config.runtime_dir, sizeof(config.runtime_dir), "%s", value);
 }
 
+static void read_temp_dir(const char *name, const char *value)
+{
+	(void)name;
+	if (*value == '/' && strlen(value) < sizeof(config.temp_dir))
+		snprintf(config.temp_dir, sizeof(config.temp_dir), "%s", value);
+}
+
 static void read_environment(void)
 {
 	static const struct {
@@ -139,10 +146,12 @@ static void read_environment(void)
 		{"HEADRACE_CACHE", read_cache},
 		{"HEADRACE_STATS", read_stats},
 		{"XDG_RUNTIME_DIR", read_runtime_dir},
+		{"TMPDIR", read_temp_dir},
 	};
 
 	/* Pinned pages cannot be reclaimed: most of the memory stays the kernel's. */
 	config.pin_bytes = hr__memory_allowed() / 4;
+	snprintf(config.temp_dir, sizeof(config.temp_dir), "/tmp");
 	for (uint32_t i = 0; i < HR_ARRAY_LEN(variables); i++) {
 		const char *value = getenv(variables[i].name);
 

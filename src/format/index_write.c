@@ -32,7 +32,7 @@ struct hr__index_writer {
 	char format[HR__INDEX_FORMAT_BYTES];
 	struct hr__index_column *columns;
 	char **notes; /* of columns, or NULL */
-	uint32_t n_columns, last_column;
+	uint32_t n_columns, columns_room, last_column;
 	struct hr__cell *cells; /* CELLS_MAX, of rows with @stride cells each */
 	uint32_t stride, n_rows, rows_max;
 	uint64_t rows; /* in blocks */
@@ -328,14 +328,30 @@ static bool same_face(const struct hr__index_face *a, const struct hr__index_fac
 	       memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0;
 }
 
+static int grow_columns(struct hr__index_writer *w)
+{
+	uint32_t room = w->columns_room ? 2 * w->columns_room : 8;
+	struct hr__index_column *columns = realloc(w->columns, room * sizeof(*columns));
+
+	if (!columns)
+		return -ENOMEM;
+	w->columns = columns;
+	w->columns_room = room;
+	return 0;
+}
+
 static int add_column(struct hr__index_writer *w, const struct hr__index_face *face)
 {
-	struct hr__index_column *c = &w->columns[w->n_columns];
+	struct hr__index_column *c;
 
 	if (w->n_columns == HR__INDEX_COLUMNS_MAX)
 		return -E2BIG;
 	if (!good_name(face->name))
 		return -EILSEQ;
+	if (w->n_columns == w->columns_room && grow_columns(w) < 0)
+		return hr__fail(ENOMEM, "%s: no memory for a column", w->data.name);
+	c = &w->columns[w->n_columns];
+	memset(c, 0, sizeof(*c));
 	c->face = *face;
 	c->face.name = strdup(face->name);
 	if (!c->face.name)
@@ -475,11 +491,10 @@ int hr__index_writer_open(struct hr__index_out *out, const struct hr__index_data
 
 	if (!w)
 		return hr__fail(ENOMEM, "%s: no memory for its side index", data->name);
-	w->columns = calloc(HR__INDEX_COLUMNS_MAX, sizeof(*w->columns));
 	w->notes = calloc(HR__INDEX_COLUMNS_MAX, sizeof(*w->notes));
 	w->cells = calloc(CELLS_MAX, sizeof(*w->cells));
 	w->block = malloc(HR__INDEX_BLOCK_BYTES);
-	if (!w->columns || !w->notes || !w->cells || !w->block) {
+	if (!w->notes || !w->cells || !w->block) {
 		hr__index_writer_close(w);
 		return hr__fail(ENOMEM, "%s: no memory for its side index", data->name);
 	}

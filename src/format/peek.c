@@ -10,8 +10,9 @@
 
 int hr__peek_open(struct hr__peek *peek, const struct hr_source *src, size_t room)
 {
+	room = (size_t)hr__min(room, src->size);
 	*peek = (struct hr__peek){.src = src, .room = room};
-	peek->buf = malloc(room);
+	peek->buf = malloc(room + 1);
 	return peek->buf ? 0 : hr__fail(ENOMEM, "%s: no memory to read it", src->name);
 }
 

@@ -57,6 +57,7 @@ struct scan {
 	char wrong[TEXT_MAX];           /* with what is said of the next member */
 	struct sample sample;
 	struct old_key *keys;
+	uint64_t n_keys; /* a power of two */
 	uint64_t skipped[SKIP_COUNT], again, members;
 	bool ended; /* by a block of zeros */
 };
@@ -100,7 +101,7 @@ static void judge_key(struct scan *s)
 {
 	struct sample *sample = &s->sample;
 	uint64_t hash = XXH3_64bits(sample->key, strlen(sample->key)) | 1, seen = 0;
-	struct old_key *old = &s->keys[hash >> 1 & (KEYS - 1)];
+	struct old_key *old = &s->keys[hash >> 1 & (s->n_keys - 1)];
 
 	for (uint32_t i = 0; i < sample->n_cells; i++)
 		seen |= (uint64_t)(sample->cells[i].kind != HR__CELL_ABSENT) << i % 64;
@@ -567,7 +568,9 @@ static int tar_scan(const struct hr_source *src, struct hr__index_sink *sink)
 		return hr__fail(ENOMEM, "%s: no memory to read it", src->name);
 	s->src = src;
 	s->sink = sink;
-	s->keys = calloc(KEYS, sizeof(*s->keys));
+	for (s->n_keys = 1; s->n_keys < hr__min(KEYS, src->size / HR__TAR_BLOCK);)
+		s->n_keys *= 2;
+	s->keys = calloc(s->n_keys, sizeof(*s->keys));
 	rc = s->keys ? hr__peek_open(&s->peek, src, ROOM)
 		     : hr__fail(ENOMEM, "%s: no memory to read it", src->name);
 	if (rc == 0)

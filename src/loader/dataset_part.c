@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "file/file.h"
 #include "loader/dataset.h"
+#include "loader/indexer.h"
 
 static int read_file(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
 {
@@ -221,6 +222,12 @@ static int open_part(struct hr__part *part, const char *path, const struct hr_da
 			return rc;
 	}
 	args.src = &o->src;
+	if ((*ops)->scan) {
+		rc = hr__indexer_open(o, *ops, opts, &part->index);
+		if (rc < 0)
+			return rc;
+		args.index = part->index;
+	}
 	rc = (*ops)->open(&args, &part->ff);
 	if (rc < 0)
 		return rc;
@@ -271,6 +278,7 @@ void hr__part_close(struct hr__part *part)
 		return;
 	if (part->ff)
 		part->ff->ops->close(part->ff);
+	hr__indexer_close(part->index);
 	while (part->opened) {
 		struct hr__opened *o = part->opened;
 

@@ -7,7 +7,7 @@ import re
 import common
 from common import run
 
-VERBS = ["stream", "load", "cp", "bench", "explain", "run", "stat", "check"]
+VERBS = ["stream", "index", "load", "cp", "bench", "explain", "run", "stat", "check"]
 
 
 class Usage(common.CliTest):
@@ -20,7 +20,7 @@ class Usage(common.CliTest):
         for verb in VERBS:
             done = self.ok(verb, "--help")
             self.assertTrue(done.out.startswith(f"usage: headrace {verb} "), done.out)
-            device = () if verb in ("run", "stat") else ("--device NAME",)
+            device = () if verb in ("index", "run", "stat") else ("--device NAME",)
             for option in (*device, "--json", "--help"):
                 self.assertIn(f"  {option} ", done.out)
             self.assertEqual(done.err, "")

@@ -15,7 +15,6 @@
 #include "base/fail.h"
 #include "base/util.h"
 #include "format/arrow.h"
-#include "format/json.h"
 #include "format/le.h"
 
 #define MAGIC "ARROW1"

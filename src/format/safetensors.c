@@ -315,6 +315,8 @@ static int read_header(struct parser *p)
 /* The array of dimensions has stopped moving. */
 static void place_shapes(struct hr__st *st)
 {
+	if (!st->dims)
+		return; /* all are single numbers: their shapes are empty */
 	for (uint32_t i = 0; i < st->n_tensors; i++)
 		st->tensors[i].shape = st->dims + (uintptr_t)st->tensors[i].shape;
 }

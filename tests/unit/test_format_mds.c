@@ -351,6 +351,9 @@ static void headers_refused(void **state)
 	put_le32(s.bytes + 8, sample_at(&good, 0) + 31);
 	expect_refusal(&s, 0, &opts, HR_E_BAD_FORMAT, "sample 0 has 31 bytes, its columns take 32");
 	s = good;
+	put_le32(s.bytes + 8, sample_at(&good, 0) + 33);
+	expect_refusal(&s, 0, &opts, HR_E_BAD_FORMAT, "sample 0 has 33 bytes, its columns take 32");
+	s = good;
 	put_le32(s.bytes + 4, 15);
 	expect_refusal(&s, 0, &opts, HR_E_BAD_FORMAT, "inside the table");
 	s = good;

@@ -231,32 +231,59 @@ static int megatron_open(const struct hr__format_args *args, struct hr__format_f
 
 /* -- where a sample is ----------------------------------------------------------------------- */
 
-static int locate_document(const struct megatron *m, uint64_t d, struct hr__range *out)
+/* From its first sequence to its last. */
+static int locate_span(const struct megatron *m, uint64_t first, uint64_t last,
+		       struct hr__range *out)
+{
+	struct hr__range end;
+	int rc = hr__megatron_sequence(&m->index, first, out);
+
+	if (rc == 0)
+		rc = hr__megatron_sequence(&m->index, last, &end);
+	if (rc < 0)
+		return rc;
+	end.offset += end.len;
+	out->len = hr__max(end.offset, out->offset) - out->offset;
+	return out->len > 0;
+}
+
+static int locate_sequences(const struct megatron *m, uint64_t s, uint64_t end,
+			    struct hr__range *out)
 {
 	struct hr__megatron_ranges ranges = {.out = out, .max = m->ff.schema.ranges_max};
-	struct hr__range sequence;
-	uint64_t s, end;
-	int rc = hr__megatron_document(&m->index, d, &s, &end);
+	int rc = 0;
 
-	if (rc == 0 && m->index.contiguous && end - s > 2) {
-		/* Its first and its last sequence tell where it is. */
-		rc = hr__megatron_sequence(&m->index, s, &sequence);
-		if (rc < 0)
-			return rc;
-		*out = sequence;
-		rc = hr__megatron_sequence(&m->index, end - 1, &sequence);
-		if (rc < 0)
-			return rc;
-		end = sequence.offset + sequence.len;
-		out->len = hr__max(end, out->offset) - out->offset;
-		return out->len > 0;
-	}
 	for (; rc == 0 && s < end; s++) {
+		struct hr__range sequence;
+
 		rc = hr__megatron_sequence(&m->index, s, &sequence);
 		if (rc == 0)
 			rc = hr__megatron_add(&ranges, sequence.offset, sequence.len);
 	}
 	return rc < 0 ? rc : (int)ranges.n;
+}
+
+static int locate_document(const struct megatron *m, uint64_t d, struct hr__range *out)
+{
+	uint64_t s, end, bytes = 0;
+	int n = hr__megatron_document(&m->index, d, &s, &end);
+
+	if (n < 0)
+		return n;
+	if (m->index.contiguous && end > s)
+		n = locate_span(m, s, end - 1, out);
+	else
+		n = locate_sequences(m, s, end, out);
+	for (int i = 0; i < n; i++)
+		bytes += out[i].len;
+	/* The batch has room for the longest one that there was. */
+	if (n > 0 && bytes > m->field.face.bytes)
+		return hr__fail(HR_E_FILE_CHANGED,
+				"%s: document %" PRIu64
+				" is longer than when the index was opened; "
+				"is it being written again?",
+				m->index.src->name, d);
+	return n;
 }
 
 /* A window of a file with gaps: sequence after sequence, from the one that it begins in. */

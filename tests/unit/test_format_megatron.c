@@ -194,6 +194,25 @@ static void plain_files(void **state)
 	check_windows(&m, 3, 0);
 }
 
+static void documents_of_sequences(void **state)
+{
+	static const int32_t lengths[] = {5, 1, 2, 7, 3, 4};
+	static struct made m;
+
+	make_plain(&m, lengths, 6);
+	m.marks = 4; /* two each */
+	for (uint64_t d = 0; d < 4; d++)
+		m.documents[d] = 2 * (int64_t)d;
+	check_documents(&m);
+	check_windows(&m, 4, 1);
+	check_windows(&m, 21, 0);
+	/* as many documents as sequences, but not one each */
+	make_plain(&m, lengths, 2);
+	m.documents[1] = 0;
+	check_documents(&m);
+	check_windows(&m, 2, 1);
+}
+
 /* A pseudo-random dataset of about @n sequences; @kind: bits for gaps, empty ones, larger documents. */
 static void make_random(struct made *m, unsigned int *seed, uint64_t n, unsigned int kind)
 {
@@ -445,37 +464,46 @@ static void read_errors_pass_through(void **state)
 }
 
 /* The index changes under an open dataset: an error, never a range outside of the file. */
-static void changed_while_open(void **state)
+static void check_changed(struct made *m, uint32_t seq_len)
 {
-	static const int32_t lengths[] = {3, 4, 0, 5, 2, 2};
-	struct hr_dataset_options opts = {.seq_len = 0};
-	struct hr__range ranges[4];
-	static struct made m;
-	static struct blob b;
-	struct hr__format_file *ff;
+	struct hr_dataset_options opts = {.seq_len = seq_len};
 	struct format_bytes all = {.n_files = 0};
+	static struct blob b;
+	struct hr__format_file *ff = expect_open(m, &all, &b, &opts);
 
-	make_plain(&m, lengths, 6);
-	m.marks = 4; /* documents of 1, 2 and 3 sequences */
-	m.documents[2] = 3;
-	m.documents[3] = 6;
-	ff = expect_open(&m, &all, &b, &opts);
 	for (size_t at = 34; at < b.len; at++) {
 		uint8_t was = b.bytes[at];
 
-		for (unsigned int v = 0; v < 256; v += 17) {
+		for (unsigned int v = 0; v < 256; v += 3) {
 			b.bytes[at] = (uint8_t)v;
-			for (uint64_t d = 0; d < 3; d++) {
-				int n = ff->ops->locate(ff, d, 0, ranges);
+			for (uint64_t i = 0; i < ff->schema.count; i++) {
+				uint64_t start;
 
-				for (int i = 0; i < n; i++)
-					assert_true(ranges[i].offset + ranges[i].len <=
-						    m.bin_bytes);
+				format_check_sample(ff, i, m->bin_bytes);
+				ff->ops->value(ff, i, HR__STARTS, 1, &start);
 			}
 		}
 		b.bytes[at] = was;
 	}
 	ff->ops->close(ff);
+}
+
+static void changed_while_open(void **state)
+{
+	static const int32_t lengths[] = {3, 4, 0, 5, 2, 2};
+	static struct made m;
+
+	make_plain(&m, lengths, 6);
+	m.marks = 4; /* documents of 1, 2 and 3 sequences */
+	m.documents[2] = 3;
+	m.documents[3] = 6;
+	check_changed(&m, 0);
+	check_changed(&m, 2);
+	for (uint64_t s = 1; s < 6; s++)
+		m.pointers[s] += 2 * (int64_t)s;
+	m.bin_bytes += 10;
+	check_changed(&m, 0);
+	check_changed(&m, 2);
 }
 
 /* -- hostile files ---------------------------------------------------------------------------- */
@@ -525,12 +553,19 @@ static void every_prefix_and_every_byte(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(plain_files),        cmocka_unit_test(random_files),
-		cmocka_unit_test(every_type),         cmocka_unit_test(large_files),
-		cmocka_unit_test(options_refused),    cmocka_unit_test(tables_refused),
-		cmocka_unit_test(heads_refused),      cmocka_unit_test(pointer_instead_of_data),
-		cmocka_unit_test(recognised),         cmocka_unit_test(read_errors_pass_through),
-		cmocka_unit_test(changed_while_open), cmocka_unit_test(every_prefix_and_every_byte),
+		cmocka_unit_test(plain_files),
+		cmocka_unit_test(documents_of_sequences),
+		cmocka_unit_test(random_files),
+		cmocka_unit_test(every_type),
+		cmocka_unit_test(large_files),
+		cmocka_unit_test(options_refused),
+		cmocka_unit_test(tables_refused),
+		cmocka_unit_test(heads_refused),
+		cmocka_unit_test(pointer_instead_of_data),
+		cmocka_unit_test(recognised),
+		cmocka_unit_test(read_errors_pass_through),
+		cmocka_unit_test(changed_while_open),
+		cmocka_unit_test(every_prefix_and_every_byte),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

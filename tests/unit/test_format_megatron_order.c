@@ -169,6 +169,7 @@ static void check_order(const struct made *m, const struct order *o)
 	assert_true(ff->schema.windows);
 	assert_int_equal(ff->schema.n_bad, 0);
 	assert_int_equal(ff->schema.count, o->n_samples);
+	assert_true(ff->schema.ranges_max <= o->seq_len + 1);
 	for (uint64_t k = 0; k < o->n_samples; k++)
 		check_sample(ff, m, o, k);
 	assert_int_equal(ff->ops->locate(ff, o->n_samples, 0, NULL), -EINVAL);
@@ -312,6 +313,10 @@ static void numbers_refused(void **state)
 	     "entry 2: does not go forward");
 	WITH(o.samples[5] = 100, HR_E_BAD_FORMAT, "add_extra_token_to_sequence");
 	WITH(o.samples[3]++, HR_E_BAD_FORMAT, "tokens, seq_len + 1 is 7");
+	/* the last sample as long as the last two */
+	WITH((o.n_samples--, memset(o.shuffle, 0, sizeof(o.shuffle)),
+	      memcpy(&o.samples[2 * o.n_samples], &good.samples[2 * good.n_samples], 16)),
+	     HR_E_BAD_FORMAT, "sample 15 has 13 tokens");
 	WITH(o.seq_len = 5, HR_E_BAD_FORMAT, "sample 0 has 7 tokens, seq_len + 1 is 6");
 	WITH(o.seq_len = 7, HR_E_BAD_FORMAT, "sample 0 has 7 tokens, seq_len + 1 is 8");
 	WITH(o.widths[0] = "<i8", HR_E_BAD_DTYPE, "document_index.npy: holds i64");

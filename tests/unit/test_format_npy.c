@@ -323,15 +323,18 @@ struct member {
 	struct blob body;
 	uint16_t method, flags;
 	bool wide;         /* lengths in Zip64 extra fields */
-	uint32_t packed;   /* what the directory says; 0: the truth */
+	bool hide;         /* lengths in the local header are 0 all the same */
+	bool little;       /* Zip64 extra field in the directory has room for one length */
+	uint32_t claim;    /* the length that is told everywhere; 0: the truth */
+	uint32_t packed;   /* what the directory says; 0: the same */
 	uint64_t header;   /* where the local header is; found by put_zip() */
 	const char *local; /* the name in the local header; NULL: the same */
 };
 
 static void put_lengths(struct blob *b, const struct member *m, bool in_directory)
 {
-	bool later = !in_directory && m->flags & 8;
-	uint64_t len = later ? 0 : m->body.len;
+	bool later = !in_directory && (m->flags & 8 || m->hide);
+	uint64_t len = later ? 0 : m->claim ? m->claim : m->body.len;
 
 	put_le(b, 0, 4); /* the CRC is not looked at */
 	put_le(b, m->wide ? UINT32_MAX : in_directory && m->packed ? m->packed : len, 4);
@@ -346,7 +349,7 @@ static void put_wide(struct blob *b, const struct member *m, bool in_directory)
 	put_le(b, 1, 2);
 	put_le(b, 9, 1);
 	put_le(b, 1, 2);
-	put_le(b, in_directory ? 24 : 16, 2);
+	put_le(b, m->little ? 8 : in_directory ? 24 : 16, 2);
 	put_le(b, m->body.len, 8);
 	put_le(b, m->body.len, 8);
 	if (in_directory)
@@ -515,7 +518,7 @@ static void archives_refused(void **state)
 	static const char *const none[] = {"z"};
 	struct hr_dataset_options named = {.fields = none, .n_fields = 1};
 
-	for (int kind = 0; kind < 11; kind++) {
+	for (int kind = 0; kind < 14; kind++) {
 		static const char *const words[] = {
 			"is compressed (method 8)",
 			"is encrypted",
@@ -528,10 +531,14 @@ static void archives_refused(void **state)
 			"other things",
 			"pickle",
 			"without arrays",
+			"ends behind the members",
+			"other things",
+			"Zip64 that are not there",
 		};
 		struct blob b = {.len = 0};
 		struct member two[2];
 		struct member *y = &two[1];
+		bool whole;
 
 		make_members(two);
 		if (kind == 0)
@@ -553,12 +560,19 @@ static void archives_refused(void **state)
 		} else if (kind == 10) {
 			two[0].name = "x.txt";
 			y->name = ".npy";
+		} else if (kind == 11) {
+			y->claim = 500;
+		} else if (kind == 12) {
+			y->hide = true;
+		} else if (kind == 13) {
+			y->wide = y->little = true;
 		}
 		put_zip(&b, two, 2, false, "");
 		expect_refusal(&b, &opts, kind == 9 ? HR_E_BAD_DTYPE : HR_E_BAD_FORMAT,
 			       words[kind]);
-		expect_refusal(&b, &named, kind >= 2 && kind <= 5 ? HR_E_BAD_FORMAT : EINVAL,
-			       kind >= 2 && kind <= 5 ? words[kind] : "no field \"z\"");
+		whole = (kind >= 2 && kind <= 5) || kind == 13; /* not only a member is bad */
+		expect_refusal(&b, &named, whole ? HR_E_BAD_FORMAT : EINVAL,
+			       whole ? words[kind] : "no field \"z\"");
 	}
 }
 
@@ -573,6 +587,9 @@ static void endings_refused(void **state)
 	b.bytes[b.len - 22 - 46 - 8] = 'p';
 	expect_refusal(&b, &opts, HR_E_BAD_FORMAT, "no entry");
 	b.bytes[b.len - 22 - 46 - 8] = 'P';
+	b.bytes[b.len - 22 - 46 - 8 + 28]++;
+	expect_refusal(&b, &opts, HR_E_BAD_FORMAT, "ends behind the directory");
+	b.bytes[b.len - 22 - 46 - 8 + 28]--;
 	b.bytes[b.len - 22 + 8] = 3;
 	b.bytes[b.len - 22 + 10] = 3;
 	expect_refusal(&b, &opts, HR_E_BAD_FORMAT, "has room for");

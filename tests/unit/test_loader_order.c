@@ -10,7 +10,7 @@
 #include "loader/state.h"
 #include "loader_fixture.h"
 
-#define EPOCHS 3u
+#define EPOCHS 2u
 #define SAMPLES 60u /* of an epoch, at the most */
 
 static const uint64_t chosen[] = {3, 4, 30, 31, 32, 38, 5, 0};

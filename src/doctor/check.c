@@ -7,6 +7,62 @@
 #include "base/fail.h"
 #include "doctor/machine.h"
 
+/* Length of the character at @s in UTF-8, 0 if it is none. */
+static uint32_t character(const unsigned char *s)
+{
+	uint32_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+
+	if ((s[0] >= 0x80 && s[0] < 0xc2) || s[0] > 0xf4)
+		return 0;
+	for (uint32_t i = 1; i < n; i++) {
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	}
+	/* Long forms of short ones, and halves of pairs. */
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
+		return 0;
+	return n;
+}
+
+/*
+ * Names come from files and folders that anybody may have written, and a text that was cut may end within
+ * a character: what is left can be printed and be JSON.
+ */
+static void clean(char *text)
+{
+	while (*text) {
+		uint32_t n = character((const unsigned char *)text);
+
+		if (!n)
+			*text = '?';
+		else if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = ' ';
+		text += n ? n : 1;
+	}
+}
+
+static void clean_all(struct hr__report *r)
+{
+	for (uint32_t i = 0; i < r->n; i++) {
+		clean(r->items[i].name);
+		clean(r->items[i].cause);
+		clean(r->items[i].fix);
+	}
+	for (uint32_t i = 0; i < r->n_pairs; i++) {
+		clean(r->pairs[i].drive);
+		clean(r->pairs[i].gpu);
+		clean(r->pairs[i].drive_pci);
+		clean(r->pairs[i].gpu_pci);
+		clean(r->pairs[i].cause);
+		clean(r->pairs[i].fix);
+	}
+	for (uint32_t i = 0; i < r->n_nodes; i++) {
+		clean(r->nodes[i].name);
+		clean(r->nodes[i].what);
+	}
+}
+
 static void fill(struct hr__report *r, const struct hr_check_options *opts, struct hr__machine *m)
 {
 	hr__machine_read(r, opts, m);
@@ -18,6 +74,7 @@ static void fill(struct hr__report *r, const struct hr_check_options *opts, stru
 	hr__check_places(r, opts, m);
 	hr__check_limits(r, m);
 	hr__check_libraries(r, m);
+	clean_all(r);
 }
 
 int hr_check(const struct hr_check_options *opts, struct hr_check_report *out)

@@ -180,7 +180,7 @@ int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uin
 	out->path = best >= 0 ? verdicts[best].ops->path : HR_PATH_AUTO;
 	add_verdicts(out, verdicts, best);
 	add_extents(out, file, offset, len_bytes);
-	hr__explain_layers(file, out);
+	hr__explain_layers("", hr_file_path(file), out);
 	if (best >= 0)
 		hr__foresee(&verdicts[best].limits, offset, len_bytes, out);
 	draw_map(out, file, offset, len_bytes);

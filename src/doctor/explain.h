@@ -7,8 +7,11 @@
 
 #include "file/plan.h"
 
-/* layers.c: from the file down to its drives; and for each extent the place on one of them. */
-void hr__explain_layers(struct hr_file *file, struct hr_explanation *out);
+/*
+ * layers.c: from the file, as far as @out describes it, down to its drives; and for each extent the place
+ * on one of them. @root: "", or a tree with proc/ and sys/. @path: of the file; "" unknown.
+ */
+void hr__explain_layers(const char *root, const char *path, struct hr_explanation *out);
 
 /* foresee.c: plan one read of the range as the engine would, and count. */
 void hr__foresee(const struct hr__limits *limits, uint64_t offset, uint64_t len,

@@ -167,17 +167,16 @@ static void follow(const struct hr__report *r, const struct hr__machine *m,
 		place(r, &spread, &e->extents[i], &e->places[i]);
 }
 
-void hr__explain_layers(struct hr_file *file, struct hr_explanation *out)
+void hr__explain_layers(const char *root, const char *path, struct hr_explanation *out)
 {
-	struct hr__report r = {.root = ""};
+	struct hr__report r = {.root = root};
 	struct hr__machine *m = calloc(1, sizeof(*m));
 	char full[PATH_MAX];
 	struct hr__place on;
 
 	if (!m)
 		return; /* the way down stays untold */
-	if (!out->file.is_block_device && realpath(hr_file_path(file), full) &&
-	    !hr__place_find(&r, full, &on))
+	if (!out->file.is_block_device && realpath(path, full) && !hr__place_find(&r, full, &on))
 		add(out, out->file.fs_name, "file system, mounted at %.40s", on.point);
 	else
 		add(out, out->file.fs_name, "file system");

@@ -50,7 +50,7 @@ static struct range of_single(const struct hr__drive *d)
 	case HR__DRIVE_FABRIC:
 		return (struct range){0.1e9, 25e9, "kind"};
 	case HR__DRIVE_VIRTIO: /* the host's drive, or its page cache */
-		return (struct range){0.1e9, 8e9, "kind"};
+		return (struct range){0.03e9, 8e9, "kind"};
 	case HR__DRIVE_SCSI:
 		return (struct range){0.001e9, 2.4e9, "kind"};
 	default:

@@ -44,7 +44,7 @@ class Machine:
         for path, text in self.files.items():
             full = os.path.join(root, path)
             os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "w", encoding="ascii") as f:
+            with open(full, "w", encoding="latin-1") as f:
                 f.write(text)
         for path, to in self.links.items():
             full = os.path.join(root, path)

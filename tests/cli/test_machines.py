@@ -5,6 +5,7 @@ everything is right: the lines whose state changes (all of them, no other), with
 the verdict on pairs of drive and GPU with all obstacles. Nothing of the running machine is asked."""
 import json
 import os
+import random
 import tempfile
 
 import common
@@ -36,10 +37,14 @@ def items(report):
 class Machines(common.CliTest):
     maxDiff = None
 
+    @classmethod
+    def setUpClass(cls):
+        cls.normal = items(look(best(), "/data")[0])
+
     def check(self, machine, changes, pair=None, paths=("/data",), gone=(), required=None):
         """@changes: {item: (state, cause, fix)} for every line that differs from the best machine.
         @pair: ((drive, gpu), direct, blockers, cause, fix). @gone: lines that are absent."""
-        normal = items(look(best(), "/data")[0])
+        normal = self.normal
         report, people, code = look(machine, *paths)
         got = items(report)
         for name, (state, cause, fix) in changes.items():
@@ -434,6 +439,26 @@ class Machines(common.CliTest):
         self.assertEqual(code, 3)
         self.assertEqual(items(report)["drives"]["state"], "limited")
         self.assertEqual(report["pairs"], [])
+
+    def test_45_garbage(self):
+        """Files of a machine with anything in them: no crash, and what comes out is still JSON."""
+        for seed in range(12):
+            rng, m = random.Random(seed), best()
+            m.md("md0", "raid0", "nvme0n1")
+            m.dm(0, "x", "LVM-x", "nvme0n1p2")
+            m.mounts.append(rng.randbytes(40).decode("latin-1") + " - \n")
+            for path in rng.sample(sorted(m.files), len(m.files) // 3):
+                m.files[path] = rng.choice([
+                    "", "\n", "9" * 400, "-1", "0x", "%s%n" * 50, "a" * 9000, rng.randbytes(200).decode("latin-1"),
+                    "18446744073709551616", ":" * 80, "0000:00:00.0 " * 30])
+            for path in rng.sample(sorted(m.links), len(m.links) // 5):
+                m.links[path] = rng.choice(["nowhere/at/all", "sys", m.links[path] + "/x"])
+            with tempfile.TemporaryDirectory(prefix="headrace-machine-") as root:
+                m.write(root)
+                done = common.run("check", "--root", root, "--json", "/data", "/", "")
+                self.assertEqual(done.code, 0, f"seed {seed}: {done}")
+                self.assertTrue(done.json["groups"])
+                self.ok("check", "--root", root, "/data")
 
     def test_44_schema(self):
         with open(SCHEMA, encoding="ascii") as f:

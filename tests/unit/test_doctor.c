@@ -22,6 +22,7 @@
 #include <headrace/headrace.h>
 
 #include "base/util.h"
+#include "doctor/explain.h"
 
 struct machine {
 	char root[256];
@@ -295,6 +296,102 @@ static void test_explain(void **state)
 	free(e);
 }
 
+static void link_to(struct machine *m, const char *path, const char *to)
+{
+	char full[600];
+
+	put(m, path, "");
+	snprintf(full, sizeof(full), "%s/%s", m->root, path);
+	assert_int_equal(unlink(full), 0);
+	assert_int_equal(symlink(to, full), 0);
+}
+
+/* An extent on an array of two partitions: which member, and which of its blocks. */
+static void test_layers_of_an_array(void **state)
+{
+	/* chunks of 64 KiB: the first on rd0, the second on rd1, the third on rd0 again */
+	static const struct {
+		uint64_t at;
+		const char *drive;
+		uint64_t block;
+	} wanted[] = {
+		{0, "nvme0n1", 2048},
+		{65536 + 512, "nvme1n1", 4096 + 1},
+		{2 * 65536, "nvme0n1", 2048 + 128},
+		{3 * 65536 + 4096, "nvme1n1", 4096 + 128 + 8},
+	};
+	struct machine *m = *state;
+	struct hr_explanation *e = calloc(1, sizeof(*e));
+
+	assert_non_null(e);
+	put(m, "sys/class/block/nvme0n1/nvme0n1p1/partition", "1");
+	put(m, "sys/class/block/nvme1n1/size", "8192");
+	put(m, "sys/class/block/nvme0n1/size", "8192");
+	put(m, "sys/class/block/md0/md/level", "raid0\n");
+	put(m, "sys/class/block/md0/md/chunk_size", "65536\n");
+	put(m, "sys/class/block/md0/md/rd0/offset", "2048\n");
+	put(m, "sys/class/block/md0/md/rd1/offset", "4096\n");
+	link_to(m, "sys/class/block/md0/md/rd0/block", "../../../nvme0n1");
+	link_to(m, "sys/class/block/md0/md/rd1/block", "../../../nvme1n1");
+	put(m, "sys/class/block/md0/slaves/nvme0n1/x", "");
+	put(m, "sys/class/block/md0/slaves/nvme1n1/x", "");
+	strcpy(e->file.block_device, "md0");
+	strcpy(e->file.fs_name, "xfs");
+	e->n_extents = HR_ARRAY_LEN(wanted) + 1;
+	for (size_t i = 0; i < HR_ARRAY_LEN(wanted); i++)
+		e->extents[i].device_offset = wanted[i].at;
+	e->extents[HR_ARRAY_LEN(wanted)].flags = HR_EXTENT_HOLE;
+	hr__explain_layers(m->root, "", e);
+	for (size_t i = 0; i < HR_ARRAY_LEN(wanted); i++) {
+		assert_string_equal(e->places[i].drive, wanted[i].drive);
+		assert_int_equal(e->places[i].lba, wanted[i].block);
+	}
+	assert_string_equal(e->places[HR_ARRAY_LEN(wanted)].drive, "");
+	assert_int_equal(e->n_layers, 4);
+	assert_string_equal(e->layers[1].name, "md0");
+	assert_string_equal(e->layers[3].name, "nvme1n1");
+	/* members of two sizes: the end of the larger one is laid out in another way */
+	put(m, "sys/class/block/nvme1n1/size", "9000");
+	memset(e->places, 0, sizeof(e->places));
+	e->n_layers = 0;
+	hr__explain_layers(m->root, "", e);
+	assert_string_equal(e->places[0].drive, "");
+	free(e);
+}
+
+static void test_layers_of_a_partition(void **state)
+{
+	struct machine *m = *state;
+	struct hr_explanation *e = calloc(1, sizeof(*e));
+
+	assert_non_null(e);
+	put(m, "sys/devices/nvme0n1/nvme0n1p2/partition", "2\n");
+	put(m, "sys/devices/nvme0n1/nvme0n1p2/start", "1000\n");
+	link_to(m, "sys/class/block/nvme0n1p2", "../../devices/nvme0n1/nvme0n1p2");
+	link_to(m, "sys/class/block/nvme0n1", "../../devices/nvme0n1");
+	strcpy(e->file.block_device, "nvme0n1p2");
+	e->n_extents = 1;
+	e->extents[0].device_offset = 5 * 512;
+	hr__explain_layers(m->root, "", e);
+	assert_string_equal(e->places[0].drive, "nvme0n1");
+	assert_int_equal(e->places[0].lba, 1005);
+	assert_int_equal(e->layers[1].from_bytes, 1000 * 512);
+	free(e);
+}
+
+/* Whatever is in the files, the report is text: it is printed, and it becomes JSON. */
+static void test_text_is_text(void **state)
+{
+	struct machine *m = *state;
+	const struct hr_check_item *item;
+
+	put(m, "proc/sys/kernel/osrelease", "6.8.0-\xff\xc3(\xe2\x82\xac\x1b[31m\n");
+	item = judge(m, "version");
+	assert_non_null(item);
+	assert_string_equal(item->cause, "Linux 6.8.0-?"
+					 "?(\xe2\x82\xac [31m");
+}
+
 /* What is foreseen is what an engine then does, counted by its own statistics. */
 static void test_foresight(void **state)
 {
@@ -372,11 +469,22 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		CASE(test_empty_machine), CASE(test_version), CASE(test_io_uring_sysctl),
-		CASE(test_p2pdma),        CASE(test_memlock), CASE(test_cgroup),
-		CASE(test_container),     CASE(test_drives),  CASE(test_iommu_and_modules),
-		CASE(test_hostile_files), CASE(test_explain), CASE(test_foresight),
+		CASE(test_empty_machine),
+		CASE(test_version),
+		CASE(test_io_uring_sysctl),
+		CASE(test_p2pdma),
+		CASE(test_memlock),
+		CASE(test_cgroup),
+		CASE(test_container),
+		CASE(test_drives),
+		CASE(test_iommu_and_modules),
+		CASE(test_hostile_files),
+		CASE(test_explain),
+		CASE(test_foresight),
 		CASE(test_this_machine),
+		CASE(test_layers_of_an_array),
+		CASE(test_layers_of_a_partition),
+		CASE(test_text_is_text),
 	};
 #undef CASE
 

@@ -182,6 +182,7 @@ int hr_engine_open(struct hr_device *dev, const struct hr_engine_options *opts,
 	queue = (struct hr__ioq_options){
 		.depth = e->opts.depth,
 		.threads = e->opts.threads,
+		.node = dev->info.numa_node,
 		.no_uring = e->opts.no_uring,
 		.migrates = e->opts.migrates,
 		.fixed_addr = e->staging.base,

@@ -21,6 +21,7 @@ struct hr__ioq;
 struct hr__ioq_options {
 	uint32_t depth;   /* segments in flight */
 	uint32_t threads; /* for a pool or a crew; 0: plain calls on the caller's thread */
+	int node;         /* where they run, beside the device; below 0: anywhere */
 	bool no_uring;
 	bool migrates;    /* not always the same thread sends */
 	void *fixed_addr; /* staging ring to register, or NULL */

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/numa.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "transport/ioq.h"
@@ -28,6 +29,7 @@ struct pool {
 	bool crew;
 	/* the owner's */
 	uint32_t n_threads, threads_max;
+	int node;                /* of the threads */
 	struct hr__seg_list lot; /* hot segments, until they are enough for one thread */
 	uint64_t lot_bytes;
 	/* with threads: under the lock */
@@ -113,6 +115,7 @@ static void *pool_thread(void *arg)
 {
 	struct pool *p = arg;
 
+	hr__numa_run_on(p->node);
 	pthread_mutex_lock(&p->lock);
 	while (!p->stop) {
 		uint32_t n;
@@ -313,6 +316,7 @@ int hr__pool_open(const struct hr__ioq_options *opts, bool crew, struct hr__ioq 
 	p->q.stats = opts->stats;
 	p->q.crew = opts->threads > 0;
 	p->threads_max = opts->threads;
+	p->node = opts->node;
 	p->crew = crew;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_condattr_init(&attr);

@@ -13,7 +13,7 @@ import time
 SWITCH = ["-device", "pcie-root-port,id=rp0,chassis=1,slot=1",
           "-device", "x3130-upstream,id=up,bus=rp0"]
 # What a kernel says when something went wrong inside it.
-SPLAT = re.compile(r"BUG:|Oops|WARNING:|Call Trace|general protection|refcount_t|UBSAN|KASAN|"
+SPLAT = re.compile(r"BUG[: ]|Oops|WARNING:|Call Trace|general protection|refcount_t|UBSAN|KASAN|"
                    r"kernel BUG|soft lockup|blocked for more than|detected stall|list_(add|del) corr")
 BOOT_TRIES = 3
 

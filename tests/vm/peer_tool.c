@@ -6,7 +6,8 @@
  *        peer_tool read CLIENT FILE BYTES     O_DIRECT into the GPU; prints its offset there
  *        peer_tool ram FILE BYTES             the same into host memory
  *        peer_tool error NAME CLIENT FILE     see peer_errors.c
- *        peer_tool fuzz SECONDS SEED          see peer_fuzz.c
+ *        peer_tool fuzz SECONDS SEED CLIENT   see peer_fuzz.c
+ *        peer_tool live                       counts in traces of /sys/kernel/debug/slab
  * CLIENT is the PCI address of a drive, or the path of a block device.
  */
 #include <errno.h>
@@ -155,6 +156,26 @@ static int cmd_ram(const char *path, uint64_t len)
 	return 0;
 }
 
+/* Blocks of "  COUNT where, how old" and lines of callers; a block ends with an empty line. */
+static int cmd_live(void)
+{
+	unsigned long long sum = 0, count = 0;
+	char line[512];
+
+	while (fgets(line, sizeof(line), stdin)) {
+		if (line[0] == '\n')
+			count = 0;
+		else if (strstr(line, " age=") || strstr(line, " pid="))
+			count = strtoull(line, NULL, 10);
+		if (!strstr(line, "[headrace_"))
+			continue;
+		sum += count;
+		count = 0; /* a block counts once */
+	}
+	printf("%llu\n", sum);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 4 && !strcmp(argv[1], "import"))
@@ -163,6 +184,8 @@ int main(int argc, char **argv)
 		return cmd_read(argv[2], argv[3], strtoull(argv[4], NULL, 0));
 	if (argc == 4 && !strcmp(argv[1], "ram"))
 		return cmd_ram(argv[2], strtoull(argv[3], NULL, 0));
+	if (argc == 2 && !strcmp(argv[1], "live"))
+		return cmd_live();
 	if (argc >= 2 && !strcmp(argv[1], "error"))
 		return run_errors(argc - 2, argv + 2);
 	if (argc >= 2 && !strcmp(argv[1], "fuzz"))

@@ -24,6 +24,9 @@ PROGRAMS = [f"{OBJ}/cli/headrace"] + [f"{OBJ}/tests/integration/{name}" for name
 FAKECUDA = f"{OBJ}/tests/fakecuda/libcuda.so.1"
 MODULES = [f"{FOLDER}/modules/headrace_{name}.ko" for name in ("peer", "vgpu")]
 BAR_MIB = 256
+# What an ordinary kernel has for finding bugs of memory: poison, red zones and callers for each object,
+# and guard pages for some.
+CHECKS = "slab_debug=FZPU,kmalloc-* kfence.sample_interval=50"
 # For each kind of user; HEADRACE_VM_FUZZ=600 is for once in a while.
 FUZZ_SECONDS = int(os.environ.get("HEADRACE_VM_FUZZ", "30"))
 TCG = ["-accel", "tcg,thread=multi"]
@@ -119,7 +122,7 @@ def kernel(accel):
     """The modules alone, with everything below one switch."""
     return peer_machine("kernel", accel, ["kernel"], [
         *drive(0), *drive(1), *below_switch("nvme,serial=n0,drive=d0", "nvme,serial=n1,drive=d1",
-                                            "ivshmem-plain,memdev=bar")])
+                                            "ivshmem-plain,memdev=bar")], append=CHECKS)
 
 
 def direct(accel):
@@ -143,7 +146,7 @@ def refusals(accel):
     return peer_machine("refusals", accel, ["refusals", "fuzz", "bytes"], [
         *drive(0), *drive(1), *below_switch("nvme,serial=n0,drive=d0", "nvme,serial=n1,drive=d1",
                                             "ivshmem-plain,memdev=bar")],
-        timeout=900 + 3 * FUZZ_SECONDS, append=f"headrace.fuzz={FUZZ_SECONDS}")
+        timeout=900 + 3 * FUZZ_SECONDS, append=f"headrace.fuzz={FUZZ_SECONDS} {CHECKS}")
 
 
 def on_root_ports(name, cpu):

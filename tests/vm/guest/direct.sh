@@ -8,6 +8,61 @@ try "the modules load" load_modules
 modprobe -a xfs md-mod raid0
 find_bar
 
+HEAD=$((2 << 20))
+
+# measured COMMAND...: what it says as JSON is in $said, what the drives did meanwhile in $trace
+measured()
+{
+	echo 3 >/proc/sys/vm/drop_caches
+	ask trace-mark >/dev/null
+	said=$("$@" --json 2>&1)
+	trace=$(ask trace-count "$bar_first" "$bar_last")
+}
+
+number()
+{
+	sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" <<<"$said" | head -n 1
+}
+
+# by_bench NAME DRIVES FILE BLOCK: one gather of 4096 random blocks, aligned or at odd offsets; of those
+# the ones that occur twice are read once. Then again, compared with plain reads.
+by_bench()
+{
+	local name=$1 file=$3
+	local bench=(headrace bench --device vgpu:0 --path p2p --rw randread --bs "$4" --batch 4096
+		--depth 1 --requests 4096 --seconds 60 "$file")
+	local want=$((4096 * $4)) in
+
+	measured "${bench[@]}"
+	in=$(($(value in_bytes "$trace") - $2 * TRIAL))
+	same "$name: all by p2p" $want "$(number p2p)"
+	try "$name: all by peer DMA" test $in -ge $((want / 2)) -a "$(value out_bytes "$trace")" -le 65536
+	[[ $4 == 8192 ]] && same "$name: as many bytes as planned" $want $in
+	same "$name: nothing in the page cache" cold "$(resident "$file")"
+	try "$name: verified" "${bench[@]}" --verify
+	printf '%s\n' "$trace"
+}
+
+# by_stream NAME DRIVES FILE: an epoch of 8192 samples of 8 KiB, hardly one of which begins with a block;
+# then half of one, compared. The file's head is looked at for its format, with what the kernel reads
+# ahead, and stays in the page cache.
+by_stream()
+{
+	local stream=(headrace stream --device vgpu:0 --path p2p --format tokens --dtype u16
+		--seq-len 4095 --batch-size 32 "$3")
+	local planned in
+
+	measured "${stream[@]}"
+	planned=$(number bytes_read) in=$(value in_bytes "$trace")
+	same "$1: all that was planned by peer DMA" $((planned + $2 * TRIAL)) "$in"
+	try "$1: all of it was planned" test "$planned" -ge 67000000
+	try "$1: nothing but the head elsewhere" test "$(value out_bytes "$trace")" -le $((HEAD + 65536))
+	try "$1: nothing but the head in the page cache" test \
+		"$(resident "$3" pages_resident)" -le $((HEAD / 4096))
+	try "$1: verified" "${stream[@]}" --steps 128 --verify
+	printf '%s %s\n' "$planned" "$trace"
+}
+
 # on_filesystem NAME MOUNTPOINT DRIVES
 on_filesystem()
 {
@@ -18,10 +73,11 @@ on_filesystem()
 	read_directly "$name 64 MiB" "$3" "$file" whole 64 1048576 gather_probe vgpu:0
 	read_directly "$name aligned windows" "$3" "$file" aligned 4096 8192 gather_probe vgpu:0
 	read_directly "$name odd windows" "$3" "$file" odd 4096 8192 gather_probe vgpu:0
-	try "$name bench" headrace bench --device vgpu:0 --path p2p --rw randread --seconds 60 \
-		--requests 2000 --verify "$file"
-	try "$name stream" headrace stream --device vgpu:0 --format tokens --dtype u16 \
-		--seq-len 1024 --batch-size 32 --steps 50 --path p2p --verify "$file"
+	by_bench "$name bench, aligned" "$3" "$file" 8192
+	by_bench "$name bench, odd" "$3" "$file" 8191
+	by_stream "$name stream" "$3" "$file"
+	try "$name bench, narrower elements" headrace bench --device vgpu:0 --path p2p --rw randread \
+		--seconds 60 --requests 1000 --from f32 --to bf16 --verify "$file"
 	writes "$name" "$2"
 	like "$name explain" '*path*p2p*trial read*' "$(headrace explain --device vgpu:0 "$file")"
 }

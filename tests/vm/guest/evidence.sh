@@ -28,9 +28,11 @@ place()
 	echo $((at >= bar_first ? at - bar_first : at))
 }
 
+# resident FILE [FIGURE]: "cold" and the like, or one of the other figures
 resident()
 {
-	headrace explain --json --device host "$1" | sed -n 's/.*"state": "\([a-z]*\)".*/\1/p' | head -n 1
+	headrace explain --json --device host "$1" |
+		sed -n "s/.*\"${2:-state}\": \"*\([a-z0-9]*\).*/\1/p" | head -n 1
 }
 
 # all_direct TRACE ASKED DRIVES [ENTRIES]: what was planned is in the BAR, no more and no less than the

@@ -21,10 +21,21 @@ offset=$(peer_tool read "$nvme" /dev/nvme0n1 16777216)
 same "a direct read lands in the BAR" "$(sha256sum </tmp/random | cut -d ' ' -f 1)" \
 	"$(ask bar-sha256 "$offset" 16777216)"
 
+# Memory gets its pages once and keeps them: all of it now, so that no case adds to the modules' objects.
+like "import of the whole BAR" "refusal=0 *" "$(peer_tool import "$nvme" $((256 << 20)))"
 for name in refused fork munmap kill move revoke; do
+	objects=$(live_objects)
 	try "case $name" peer_tool error "$name" "$nvme" /dev/nvme0n1
 	try "case $name: counters" settled
+	try "case $name: no memory lost" no_more_than "$objects"
 done
+
+# The count is one that sees something: an open file and an import are several objects.
+objects=$(live_objects)
+exec 5<>/dev/headrace_peer
+try "objects are counted" test "$(live_objects)" -gt "$objects"
+exec 5<&-
+try "and gone" no_more_than "$objects"
 
 # hold NAME COMMAND...: what a reader meets when the command is run under it
 hold()

@@ -131,6 +131,27 @@ settled()
 	return 1
 }
 
+# Objects of the kernel's allocators, by the boot option slab_debug=U, that were allocated on the modules'
+# behalf: whose trace of callers names one.
+live_objects()
+{
+	cat /sys/kernel/debug/slab/*/alloc_traces | peer_tool live
+}
+
+# no_more_than WANTED: are there that few again? Some are freed a moment later.
+no_more_than()
+{
+	local i now
+
+	for ((i = 0; i < 50; i++)); do
+		now=$(live_objects)
+		((now <= $1)) && return
+		sleep 0.2
+	done
+	echo "$now objects of the modules, $1 at first"
+	return 1
+}
+
 # unload_modules: the pretended GPU first, because headrace_peer stays while a device has pages of it
 unload_modules()
 {

@@ -181,7 +181,8 @@ int hr_loader_info(const struct hr_loader *loader, struct hr_loader_info *out);
  *
  * Return: 0, -HR_E_END after the last epoch, -HR_E_NO_SLOT when the caller holds every slot,
  * -HR_E_FILE_CHANGED (a file shrank), -HR_E_BATCH_FULL, -HR_E_BAD_FORMAT, -EIO and other codes of the
- * read, -ETIMEDOUT, -HR_E_CLOSED after hr_loader_stop(). An error is final for the loader except -HR_E_NO_SLOT and -ETIMEDOUT.
+ * read, -ETIMEDOUT, -HR_E_CLOSED after hr_loader_stop(). An error is final for the loader except
+ * -HR_E_NO_SLOT and -ETIMEDOUT.
  */
 int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out);
 
@@ -207,6 +208,8 @@ int hr_loader_state(const struct hr_loader *loader, void *buf, size_t size);
 
 /*
  * hr_loader_restore() - go on from a saved state, also with other ranks or another batch size.
+ * Where the saved position is no multiple of the new step, the epoch goes on in the new steps, what does
+ * not fill one at its end is dropped or padded as ever, and the next epoch begins at its start.
  * Call it before the first hr_loader_next().
  * Return: 0, -HR_E_BAD_STATE (another dataset, seed or shuffle, or damaged), -EBUSY (too late).
  */

@@ -54,7 +54,14 @@ def steps(quick: bool) -> list[Step]:
         program("loads", 300, "loads", "--size", size, "--rounds", rounds, "--cold-rounds",
                 "1" if quick else "3", "--threads", "2", "--limit", "30" if quick else "120"),
         program("memory", 120, "memory", "--size", big),
+        program("sweep", 150, "sweep", "--size", "256M" if quick else "1G", "--classic",
+                *(["--sizes", "4K,1M", "--depths", "1,16", "--seconds", "0.1", "--no-fio"] if quick
+                  else [])),
+        program("check_truth", 60, "check_truth", "--size", "256M" if quick else "1G"),
+        program("loader_state", 30, "loader_state", "--rounds", "10" if quick else "50"),
         Step("pictures", 30, [sys.executable, str(HERE / "plot.py")]),
+        Step("report", 30, [sys.executable, str(HERE / "report.py"), "--html",
+                            str(lib.OUT / "report.html")]),
     ]
 
 

@@ -3,6 +3,7 @@
 """The measurements on a machine with a GPU, in sections that can be run apart, each within a bound.
 
 Sections, in the order of their use:
+  doctor   what headrace check says, beside what bench then measures
   check    batches and blocks on the device against plain reads, at offsets of every alignment
   stream   random hot windows by headrace stream: registered and not, small and large batches
   sweep    the same once for several numbers of threads
@@ -57,6 +58,10 @@ class Suite:
         where = ["--file", str(self.file("plain"))] if file else []
         return [sys.executable, str(HERE / f"{name}.py"), "--headrace", self.headrace, "--device",
                 self.args.device, *where, *map(str, more)]
+
+
+def doctor(s: Suite) -> list[Step]:
+    return [Step("check-truth", 60, s.script("check_truth", "--name", "check-truth"))]
 
 
 def check(s: Suite) -> list[Step]:
@@ -154,7 +159,8 @@ def memory(s: Suite) -> list[Step]:
 
 
 SECTIONS: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # seconds at most, steps
-    "check": (100, check), "stream": (310, stream), "sweep": (80, sweep), "seq": (290, seq),
+    "doctor": (60, doctor), "check": (100, check), "stream": (310, stream), "sweep": (80, sweep),
+    "seq": (290, seq),
     "disk": (300, disk), "peers": (440, peers), "matmul": (200, matmul), "memory": (40, memory)}
 
 

@@ -19,7 +19,6 @@ import lib
 
 WIDTH, ROW, HEAD, TOP, LETTER = 860, 28, 26, 62, 8.6
 OURS, THEIRS, INK, FAINT, LIMIT = "#1f6f78", "#b9bfc4", "#22272b", "#5f6870", "#b3541e"
-Pictures = Iterator[tuple[str, str]]
 
 
 @dataclass
@@ -103,6 +102,9 @@ class Picture:
         return head + "\n".join(self.out) + "\n</svg>\n"
 
 
+Pictures = Iterator[tuple[str, Picture]]
+
+
 def where(facts: dict[str, Any]) -> str:
     disk = facts.get("disk", {})
     return ", ".join(x for x in (facts["gpu"].split(",")[0], facts["cpu"],
@@ -134,7 +136,7 @@ def of_stream_peers(name: str, got: dict[str, Any]) -> Pictures:
             yield name if name.endswith(state) else f"{name}-{state}", Picture(
                 f"Shuffled windows of {o['seq_len']} tokens to {o['device']}, file {words[state]}",
                 f"int64, batches of {o['batch_size']}, {lib.format_size(got['file_bytes'])} file; "
-                f"{where(got['machine'])}", "samples/s", sorted_bars(bars)).svg()
+                f"{where(got['machine'])}", "samples/s", sorted_bars(bars))
 
 
 def of_hot_stream(name: str, got: dict[str, Any]) -> Pictures:
@@ -149,7 +151,7 @@ def of_hot_stream(name: str, got: dict[str, Any]) -> Pictures:
         f"headrace stream, random windows of a hot file to {got['options']['device']}",
         f"uint16 as int64, {max(got['options']['epochs'])} epochs of "
         f"{lib.format_size(got['file_bytes'])}, GB/s of the file; {where(got['machine'])}", "GB/s",
-        bars, bus_limit(got)).svg()
+        bars, bus_limit(got))
 
 
 def of_sequential(name: str, got: dict[str, Any]) -> Pictures:
@@ -160,7 +162,7 @@ def of_sequential(name: str, got: dict[str, Any]) -> Pictures:
             bars.append(Bar(program, scaled(s, 1e-9), place, True))
     yield name, Picture(f"Hot files in their order to {got['options']['device']}",
                         f"medians of {bars[0].value['n']} runs; {where(got['machine'])}", "GB/s",
-                        bars, bus_limit(got)).svg()
+                        bars, bus_limit(got))
 
 
 def of_loads(name: str, got: dict[str, Any]) -> Pictures:
@@ -173,14 +175,14 @@ def of_loads(name: str, got: dict[str, Any]) -> Pictures:
     if bars:
         yield name, Picture(f"A file of weights of {size} into memory of "
                             f"{got['options']['device']}", where(got["machine"]), "GB/s", bars,
-                            bus_limit(got)).svg()
+                            bus_limit(got))
     random = got.get("random", {}).get("programs", {})
     if len(random) > 1:
         yield f"{name}-random", Picture(
             f"Random 8 KiB past the page cache to {got['options']['device']}",
             where(got["machine"]), "requests/s",
             sorted_bars([Bar(n, p["iops"], ours=n.startswith("headrace"))
-                         for n, p in random.items()])).svg()
+                         for n, p in random.items()]))
 
 
 def of_matmul(name: str, got: dict[str, Any]) -> Pictures:
@@ -197,9 +199,9 @@ def of_matmul(name: str, got: dict[str, Any]) -> Pictures:
     n = got["options"]["size"]
     yield f"{name}-slower", Picture(
         f"How much slower a product of {n} x {n} bf16 is beside transfers", where(got["machine"]),
-        "%", slower).svg()
+        "%", slower)
     yield f"{name}-rates", Picture("What the transfers get, alone and beside the products",
-                                   where(got["machine"]), "GB/s", rates, bus_limit(got)).svg()
+                                   where(got["machine"]), "GB/s", rates, bus_limit(got))
 
 
 def of_instructions(name: str, got: dict[str, Any]) -> Pictures:
@@ -209,7 +211,7 @@ def of_instructions(name: str, got: dict[str, Any]) -> Pictures:
         bars.append(Bar(n, {"median": value, "q1": value, "q3": value}, ours=n != "fio"))
     yield name, Picture("Instructions in user space for a random read of 8 KiB",
                         f"callgrind; {where(got['machine'])}", "", bars,
-                        ("wanted at most", 1500)).svg()
+                        ("wanted at most", 1500))
 
 
 def of_pairs(results: dict[str, dict[str, Any]]) -> Pictures:
@@ -226,14 +228,14 @@ def of_pairs(results: dict[str, dict[str, Any]]) -> Pictures:
                      Bar("fio / fio", pairs["fio/fio"], group)]
         machine = where(next(iter(results.values()))["machine"])
         yield f"fio-{'rate' if field == 'iops' else 'cpu'}", Picture(
-            title, f"ratios pair by pair; {machine}", "", bars, ("fio's", 1.0)).svg()
+            title, f"ratios pair by pair; {machine}", "", bars, ("fio's", 1.0))
 
 
 KINDS = (("kinds", of_hot_stream), ("rates", of_sequential), ("rows", of_matmul))
 
 
 def pictures(results: dict[str, dict[str, Any]]) -> Pictures:
-    """(name, SVG) for everything in these results that can be drawn."""
+    """(name, picture) for everything in these results that can be drawn."""
     pairs = {n: got for n, got in results.items() if "shape" in got and "ratios" in got}
     if pairs:
         yield from of_pairs(pairs)
@@ -274,7 +276,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for name, picture in pictures(read(args.results or sorted(lib.OUT.glob("*.json")))):
         target = args.out / f"{args.prefix}{name}.svg"
-        target.write_text(picture)
+        target.write_text(picture.svg())
         print(f"written  {lib.command_line([str(target)])}")
 
 

@@ -12,7 +12,7 @@
 #include "cli/bench.h"
 
 #define THREADS_MAX 256
-#define TYPES "bytes|u8|u16|u32|i32|i64|f16|bf16|f32|f64"
+#define TYPES "bytes|i8|u8|i16|u16|i32|u32|i64|f16|bf16|f32|f64"
 
 #define OPT(name, type, field, argument, help, ...)                                                \
 	{                                                                                          \

@@ -24,9 +24,9 @@ static const struct cli_usage usage = {
 	.verb = "explain",
 	.operands = "FILE",
 	.summary = "Shows which path a file takes to a device and why each other path was refused.",
-	.detail =
-		"Also shows extents, block device, direct-I/O alignment and page-cache residency. "
-		"Reads no data.",
+	.detail = "Also shows what the file stands on, alignment, what of it is in the page cache, "
+		  "extents, "
+		  "and\nwhat a read of the range will do. Reads no data.",
 	.options = options,
 	.n_options = CLI_ARRAY_LEN(options),
 	.min_operands = 1,
@@ -54,11 +54,12 @@ static json_t *json_extents(const struct hr_explanation *e)
 			if (x->flags & extent_flags[k].flag)
 				json_array_append_new(flags, json_string(extent_flags[k].name));
 		}
-		json_array_append_new(list,
-				      json_pack("{s:I, s:I, s:I, s:o}", "file_offset",
-						(json_int_t)x->file_offset, "bytes",
-						(json_int_t)x->len, "device_offset",
-						(json_int_t)x->device_offset, "flags", flags));
+		json_array_append_new(
+			list, json_pack("{s:I, s:I, s:I, s:s, s:I, s:o}", "file_offset",
+					(json_int_t)x->file_offset, "bytes", (json_int_t)x->len,
+					"device_offset", (json_int_t)x->device_offset, "drive",
+					e->places[i].drive, "lba", (json_int_t)e->places[i].lba,
+					"flags", flags));
 	}
 	return list;
 }
@@ -75,6 +76,28 @@ static json_t *json_refused(const struct hr_explanation *e)
 							      "reason", v->reason, "fix", v->fix));
 	}
 	return list;
+}
+
+static json_t *json_layers(const struct hr_explanation *e)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < e->n_layers; i++) {
+		const struct hr_layer *l = &e->layers[i];
+
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:I}", "name", l->name, "what", l->what,
+						"from_bytes", (json_int_t)l->from_bytes));
+	}
+	return list;
+}
+
+static json_t *json_foresight(const struct hr_foresight *f)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "reads", (json_int_t)f->reads, "bytes",
+			 (json_int_t)f->read_bytes, "in_place", (json_int_t)f->in_place, "staged",
+			 (json_int_t)f->staged, "moves", (json_int_t)f->moves, "system_calls_min",
+			 (json_int_t)f->calls_min);
 }
 
 static const char *taken_reason(const struct hr_explanation *e)
@@ -105,6 +128,9 @@ static int show_json(const char *path, const struct cli_device *device,
 				      (json_int_t)e->file.offset_align, "memory_bytes",
 				      (json_int_t)e->file.memory_align));
 	json_object_set_new(out, "residency", cli_json_residency(&e->residency));
+	json_object_set_new(out, "residency_map", json_string(e->map));
+	json_object_set_new(out, "layers", json_layers(e));
+	json_object_set_new(out, "read", json_foresight(&e->foresight));
 	json_object_set_new(out, "queue", cli_json_queue(&e->queue));
 	json_object_set_new(out, "extents", json_extents(e));
 	json_object_set_new(out, "extents_total", json_integer((json_int_t)e->extents_total));
@@ -125,6 +151,8 @@ static void show_extents(const struct hr_explanation *e)
 		printf("  %14" PRIu64 " +%-12" PRIu64, x->file_offset, x->len);
 		if (!(x->flags & (HR_EXTENT_HOLE | HR_EXTENT_UNKNOWN | HR_EXTENT_INLINE)))
 			printf(" at %" PRIu64, x->device_offset);
+		if (e->places[i].drive[0])
+			printf(", %s block %" PRIu64, e->places[i].drive, e->places[i].lba);
 		for (uint32_t k = 0; k < CLI_ARRAY_LEN(extent_flags); k++) {
 			if (x->flags & extent_flags[k].flag)
 				printf(" %s", extent_flags[k].name);
@@ -145,14 +173,41 @@ static void show_residency(const struct hr_residency_info *r)
 			r->pages, r->method);
 }
 
+/* The way down, "ext4 / > nvme0n1p2 > nvme0n1", then what was not said in that line. */
+static void show_layers(const struct hr_explanation *e)
+{
+	for (uint32_t i = 0; i < e->n_layers; i++) {
+		const struct hr_layer *l = &e->layers[i];
+		char text[CLI_TEXT_BYTES];
+
+		if (l->from_bytes)
+			cli_row(i ? "" : "stands on", "%-12s %s, from %s on", l->name, l->what,
+				cli_bytes(text, (double)l->from_bytes));
+		else
+			cli_row(i ? "" : "stands on", "%-12s %s", l->name, l->what);
+	}
+}
+
+static void show_foresight(const struct hr_explanation *e)
+{
+	const struct hr_foresight *f = &e->foresight;
+	char text[CLI_TEXT_BYTES];
+
+	if (!f->reads)
+		return;
+	cli_row("a read",
+		"of this range, cold: %" PRIu64 " reads (%s), %" PRIu64 " in place, %" PRIu64
+		" staged with %" PRIu64 " moves, at least %" PRIu64 " system calls",
+		f->reads, cli_bytes(text, (double)f->read_bytes), f->in_place, f->staged, f->moves,
+		f->calls_min);
+}
+
 static void show_human(const char *path, const struct hr_explanation *e)
 {
 	char text[CLI_TEXT_BYTES];
 
 	cli_row("file", "%s, %s", path, cli_bytes(text, (double)e->file.size_bytes));
-	cli_row("stands on", "%s%s%s%s%s", e->file.fs_name, e->file.block_device[0] ? " on " : "",
-		e->file.block_device, e->file.block_pci[0] ? ", controller " : "",
-		e->file.block_pci);
+	show_layers(e);
 	cli_row("device", "%s  %s", e->device.name, e->device.model);
 	if (e->path == HR_PATH_AUTO)
 		cli_row("path", "%snone%s", cli_colour(1), cli_colour(0));
@@ -176,6 +231,9 @@ static void show_human(const char *path, const struct hr_explanation *e)
 		cli_row("direct I/O", "no: %s", e->file.direct_reason);
 	cli_row("queue", "%s%s%s", e->queue.name, e->queue.reason[0] ? ": " : "", e->queue.reason);
 	show_residency(&e->residency);
+	if (e->map[0])
+		cli_row("", "[%s]", e->map);
+	show_foresight(e);
 	show_extents(e);
 }
 

@@ -39,10 +39,10 @@ static const struct cli_usage usage = {
 	.verb = "stat",
 	.operands = "[PID]",
 	.summary = "Shows what running programs do with this library.",
-	.detail =
-		"Programs publish when HEADRACE_STATS=1 or hr_stats_publish() says so; stream "
-		"and bench always\ndo. Without PID: those that publish. Only programs of the same "
-		"user are seen.",
+	.detail = "Programs publish when HEADRACE_STATS=1 or hr_stats_publish() says so; stream "
+		  "and bench always\ndo. Without PID: those that publish, renewed on a terminal. "
+		  "Only "
+		  "programs of the same\nuser are seen.",
 	.options = options,
 	.n_options = CLI_ARRAY_LEN(options),
 	.max_operands = 1,
@@ -100,7 +100,8 @@ static int list_json(const struct hr_process_stats *all, uint32_t n)
 	return cli_print_json(json_pack("{s:o}", "processes", rows));
 }
 
-static int list(const struct settings *set)
+/* One look at all of them. */
+static int list_once(const struct settings *set)
 {
 	struct hr_process_stats *all = NULL;
 	int64_t n = read_all(&all);
@@ -139,6 +140,27 @@ static bool wait_until(uint64_t end)
 		nanosleep(&ts, NULL);
 	}
 	return !cli_interrupted;
+}
+
+/* On a terminal the list stays and is renewed, elsewhere one look is all. */
+static int list(const struct settings *set)
+{
+	bool live = isatty(STDOUT_FILENO) && !set->json && !set->prometheus && set->count != 1;
+	uint64_t step = (uint64_t)(set->interval * 1e9);
+	int code;
+
+	if (!live)
+		return list_once(set);
+	cli_catch_interrupt(NULL, NULL);
+	for (uint64_t i = 0; !set->count || i < set->count; i++) {
+		if (i && !wait_until(cli_now_ns() + step))
+			return CLI_INTERRUPTED;
+		printf("\033[H\033[J"); /* an empty screen */
+		code = list_once(set);
+		if (code != CLI_OK)
+			return code;
+	}
+	return CLI_OK;
 }
 
 static int show(const struct settings *set, const struct stat_pair *pair, bool again)

@@ -82,6 +82,37 @@ static uint32_t depth_sum(const struct hr_process_stats *p)
 	return (uint32_t)cli_min(sum, UINT32_MAX);
 }
 
+/* Requests by latency, a place for each power of two from 1 us on; the last takes all above. */
+#define BARS 20
+
+static void count_bars(const uint64_t *latency, uint64_t bars[BARS])
+{
+	memset(bars, 0, BARS * sizeof(*bars));
+	for (uint32_t i = 0; i < HR_STATS_BUCKETS; i++) {
+		uint64_t from_us = (i ? hr_stats_bucket_ns(i - 1) : 0) / 1000;
+		uint32_t bar = from_us ? 64 - (uint32_t)__builtin_clzll(from_us) : 0;
+
+		bars[bar < BARS ? bar : BARS - 1] += latency[i];
+	}
+}
+
+/* "<1us [  .:|#:.    ] >256ms": by its own largest, in steps that a log can carry as well. */
+static void draw_bars(const uint64_t *latency, char out[BARS + 1])
+{
+	static const char marks[] = " .:-=+*#";
+	uint64_t bars[BARS], most = 0;
+
+	count_bars(latency, bars);
+	for (uint32_t i = 0; i < BARS; i++)
+		most = bars[i] > most ? bars[i] : most;
+	for (uint32_t i = 0; i < BARS; i++) {
+		uint64_t step = most ? (bars[i] * (sizeof(marks) - 2) + most - 1) / most : 0;
+
+		out[i] = marks[step];
+	}
+	out[BARS] = '\0';
+}
+
 /* Ends a line of the table: what was longer before goes away. Return: 1, the lines written. */
 static uint32_t end_line(void)
 {
@@ -112,6 +143,7 @@ void stat_show_table(const struct stat_pair *pair, bool again)
 	static uint32_t lines; /* of the table that is on the screen */
 	const struct hr_process_stats *p = &pair->now;
 	struct figures f;
+	char bars[BARS + 1];
 	double n;
 
 	compute(pair, &f);
@@ -130,6 +162,9 @@ void stat_show_table(const struct stat_pair *pair, bool again)
 	       p->queue_depth, depth_sum(p));
 	lines += end_line();
 	printf("latency          p50 %.1f us, p99 %.1f us, p99.9 %.1f us", f.p50, f.p99, f.p99_9);
+	lines += end_line();
+	draw_bars(f.latency, bars);
+	printf("                 1 us [%s] 0.5 s, a place for each power of two", bars);
 	lines += end_line();
 	if (p->n_loaders) {
 		printf("waiting          %.1f %% of the time", 100 * f.waiting);
@@ -228,6 +263,24 @@ static json_t *json_sums(const struct hr_process_stats *p)
 	return out;
 }
 
+/* What is not empty: [{"below_us", "requests"}]; the last place has no end. */
+static json_t *json_histogram(const uint64_t *latency)
+{
+	json_t *rows = json_array();
+	uint64_t bars[BARS];
+
+	count_bars(latency, bars);
+	for (uint32_t i = 0; i < BARS; i++) {
+		json_t *below = i + 1 < BARS ? json_integer(1ll << i) : json_null();
+
+		if (bars[i])
+			json_array_append_new(rows, json_pack("{s:O, s:I}", "below_us", below,
+							      "requests", (json_int_t)bars[i]));
+		json_decref(below);
+	}
+	return rows;
+}
+
 json_t *stat_json(const struct stat_pair *pair)
 {
 	json_t *out = json_sums(&pair->now);
@@ -240,6 +293,7 @@ json_t *stat_json(const struct stat_pair *pair)
 	json_object_set_new(
 		out, "latency_us",
 		json_pack("{s:f, s:f, s:f}", "p50", f.p50, "p99", f.p99, "p99_9", f.p99_9));
+	json_object_set_new(out, "latency_histogram", json_histogram(f.latency));
 	json_object_set_new(out, "cached_share", json_real(f.cached));
 	json_object_set_new(out, "copies_per_request", json_real(cli_per((double)f.io.copies, n)));
 	json_object_set_new(out, "syscalls_per_request", json_real(cli_per(calls(&f.io), n)));

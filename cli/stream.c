@@ -101,7 +101,7 @@ struct job {
 	struct hr_loader_info info;
 	struct cli_verifier *verifier;
 	FILE *ids;
-	uint64_t steps, samples, wait_ns, wall_ns;
+	uint64_t steps, samples, wait_ns, wall_ns, substituted;
 	bool mismatch;
 };
 
@@ -372,6 +372,7 @@ static int report_json(struct job *job, const struct hr_stats *io)
 	cli_device_json(&job->device, out);
 	add_io(out, io);
 	json_object_set_new(out, "corrupt_samples", json_integer((json_int_t)job->data.corrupt));
+	json_object_set_new(out, "substituted_samples", json_integer((json_int_t)job->substituted));
 	json_object_set_new(out, "register_reason", json_string(job->info.register_reason));
 	json_object_set_new(out, "queue", cli_json_queue(&job->info.queue));
 	json_object_set_new(out, "verified",
@@ -464,6 +465,11 @@ static int run(struct job *job, const char *const *paths, uint32_t n)
 	cli_release_interrupt();
 	hr_loader_stats(job->loader, &stats);
 	hr_loader_info(job->loader, &job->info);
+	job->substituted = stats.substituted;
+	if (stats.substituted)
+		cli_note("%" PRIu64
+			 " rows got the next sample in place of a damaged one; the first: %s",
+			 stats.substituted, stats.substituted_reason);
 	shown = job->set->common.json ? report_json(job, &stats.io) : report_human(job, &stats.io);
 	if (code == CLI_OK && job->set->state)
 		code = cli_state_save(job->loader, job->set->state);

@@ -231,7 +231,8 @@ static int request(CUfileHandle_t fh, struct job *job, CUstream stream)
 	if (!job->handle)
 		return -CU_FILE_HANDLE_NOT_REGISTERED;
 	job->epoch = cf_epoch();
-	ret = job->handle->file ? cf_device_warm(job->request.base) : 0;
+	ret = job->handle->file ? cf_device_warm(job->request.base, job->handle, job->request.op)
+				: 0;
 	if (!ret)
 		ret = send_job(job, stream);
 	if (ret)

@@ -114,8 +114,13 @@ static struct entry *entry_new(struct batch *b, const CUfileIOParams_t *p)
 /* @res: bytes, or -errno. */
 static void entry_done(struct batch *b, struct entry *e, int64_t res)
 {
+	const struct cf_outcome outcome = {
+		.result = res,
+		.direct = res > 0 && e->io.bytes_by_path[HR_PATH_P2P] == (uint64_t)res,
+	};
+
 	if (e->start_ns)
-		cf_stats_batch_entry(e->io.op, res, cf_now_ns() - e->start_ns);
+		cf_stats_batch_entry(e->io.op, &outcome, cf_now_ns() - e->start_ns);
 	e->status = res >= 0            ? CUFILE_COMPLETE
 		    : res == -ECANCELED ? CUFILE_CANCELED
 					: CUFILE_FAILED;

@@ -127,6 +127,7 @@ static int open_locked(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	const struct cf_settings *s = cf_settings();
+	bool direct;
 
 	pthread_once(&once, register_fork);
 	if (atomic_load(&uses)) {
@@ -135,16 +136,18 @@ static int open_locked(void)
 	}
 	hr_log_set(log_line, NULL);
 	cf_settings_freeze();
-	if (!s->flag[CUFILE_PARAM_PROPERTIES_ALLOW_COMPAT_MODE] &&
+	direct = cf_direct_possible();
+	if (!direct && !s->flag[CUFILE_PARAM_PROPERTIES_ALLOW_COMPAT_MODE] &&
 	    !s->flag[CUFILE_PARAM_FORCE_COMPAT_MODE]) {
 		cf_log(CF_ERROR, "cufio-drv",
-		       "compat mode is forbidden and there is no nvidia-fs; set "
-		       "properties.allow_compat_mode to true");
+		       "compat mode is forbidden and there is no direct path; set it up (`headrace "
+		       "check`), or set properties.allow_compat_mode to true");
 		cf_settings_thaw();
 		return -CU_FILE_DRIVER_NOT_INITIALIZED;
 	}
-	cf_log(CF_INFO, "cufio-drv", "headrace %s, cuFile %d.%d, no nvidia-fs", hr_version(),
-	       CF_VERSION / 1000, CF_VERSION % 1000 / 10);
+	cf_log(CF_INFO, "cufio-drv", "headrace %s, cuFile %d.%d, %s", hr_version(),
+	       CF_VERSION / 1000, CF_VERSION % 1000 / 10,
+	       direct ? "p2p by headrace_peer" : "compat");
 	atomic_store(&closed_before, false);
 	atomic_store(&uses, 1);
 	return 0;

@@ -153,11 +153,13 @@ struct cf_engine {
 int cf_engine_get(struct cf_device *device, struct cf_engine **out);
 void cf_engine_put(struct cf_engine *engine);
 /*
- * cf_device_warm() - make all that workers will need for memory at @base, once a device. While a stream
- * is held up for a transfer the driver must not be made to load code or pin memory: it may wait for the
- * same stream. cf_engines_made_only() - the calling thread takes engines that are there already.
+ * cf_device_warm() - make all that workers will need for memory at @base, once a device, and for @op on
+ * @handle. While a stream is held up for a transfer the driver must not be made to load code, pin or
+ * free memory: it may wait for the same stream.
+ * cf_engines_made_only() - the calling thread takes engines that are there already.
  */
-int cf_device_warm(const void *base);
+struct cf_handle;
+int cf_device_warm(const void *base, struct cf_handle *handle, enum hr_op op);
 void cf_engines_made_only(void);
 /* cf_engine_get_batch() - one for a batch in flight: never waits for another to come back. */
 int cf_engine_get_batch(struct cf_device *device, struct cf_engine **out);
@@ -167,6 +169,13 @@ void cf_engines_close(void);
 void cf_pool_lock(void);
 void cf_pool_unlock(void);
 void cf_pool_forked(void);
+
+/* -- direct.c: drives that write to memory of GPUs themselves -------------------------------------- */
+
+/* cf_direct_possible() - is that set up, and allowed? A file or a GPU may still not be made for it. */
+bool cf_direct_possible(void);
+/* cf_direct_wish() - the path for engines of @device. */
+enum hr_path cf_direct_wish(const struct cf_device *device);
 
 /* -- buffer.c ------------------------------------------------------------------------------------ */
 
@@ -197,6 +206,7 @@ struct cf_handle {
 	uint64_t dev, ino;
 	CUfileFSOps_t ops;
 	void *user;
+	atomic_uint warm[2]; /* by hr_op: GPUs (bits) for which workers know the way */
 };
 
 static inline struct cf_handle *cf_handle_get(const void *id)
@@ -252,11 +262,16 @@ enum cf_count {
 bool cf_stats_on(void);
 void cf_stats_level_from(const struct cf_settings *s);
 void cf_count(enum cf_count what, bool ok);
-/* cf_stats_move() - one transfer of @result bytes or -code on @gpu (-1: host). */
-void cf_stats_move(enum hr_op op, int gpu, int64_t result, uint64_t ns);
+/* A transfer that has ended. */
+struct cf_outcome {
+	int64_t result; /* bytes or -code */
+	int gpu;        /* -1: host */
+	bool direct;    /* the drive itself moved all of it to or from the GPU */
+};
+void cf_stats_move(enum hr_op op, const struct cf_outcome *outcome, uint64_t ns);
 /* cf_stats_batch() - a batch of @n requests was submitted in @ns; an entry has ended after @ns. */
 void cf_stats_batch_submit(uint32_t n, uint64_t ns);
-void cf_stats_batch_entry(enum hr_op op, int64_t result, uint64_t ns);
+void cf_stats_batch_entry(enum hr_op op, const struct cf_outcome *outcome, uint64_t ns);
 void cf_stats_registered(int gpu, int64_t bytes);
 
 uint64_t cf_now_ns(void);

@@ -106,6 +106,7 @@ static int engine_new(struct cf_device *device, uint64_t staging, uint32_t depth
 	struct hr_engine_options opts = {
 		.depth = depth,
 		.staging_bytes = staging,
+		.path = cf_direct_wish(device),
 		.migrates = true,
 		.direct = s->flag[CUFILE_PARAM_FORCE_ODIRECT_MODE],
 		/* Only used where io_uring is denied; a call that waits does it itself. */
@@ -245,19 +246,32 @@ static struct hr_file *warm_file(void)
 	return file;
 }
 
-/* Pieces so small and so far apart that the device gathers them with a kernel. */
-static int warm_engine(struct cf_engine *engine, struct hr_file *file, struct hr_buffer *scratch)
+struct warm {
+	struct hr_file *file;
+	struct hr_buffer *scratch;
+	bool way; /* only find out how it goes, for this: */
+	enum hr_op op;
+};
+
+/*
+ * Pieces so small and so far apart that the device gathers them with a kernel; or nothing at all, which
+ * makes the engine choose the way of the file, try it and get ready for it.
+ */
+static int warm_engine(struct cf_engine *engine, const struct warm *w)
 {
 	struct hr_piece pieces[WARM_PIECES];
 
+	if (w->way)
+		return (int)(w->op == HR_READ ? hr_read : hr_write)(engine->engine, w->file, 0, 0,
+								    w->scratch, 0);
 	for (uint64_t i = 0; i < WARM_PIECES; i++)
 		pieces[i] = (struct hr_piece){i * 1000 + 1, 300, i * 1100 + 3};
-	return (int)hr_gather(engine->engine, file, pieces, WARM_PIECES, scratch, HR_DTYPE_BYTES,
-			      HR_DTYPE_BYTES);
+	return (int)hr_gather(engine->engine, w->file, pieces, WARM_PIECES, w->scratch,
+			      HR_DTYPE_BYTES, HR_DTYPE_BYTES);
 }
 
 /* As many as there are workers, all at the same time so that they are different ones. */
-static int warm_all(struct cf_device *device, struct hr_file *file, struct hr_buffer *scratch)
+static int warm_all(struct cf_device *device, const struct warm *w)
 {
 	size_t want = cf_settings()->num[CUFILE_PARAM_EXECUTION_MAX_IO_THREADS], n = 0;
 	struct cf_engine *engines[ENGINES_MAX];
@@ -267,7 +281,7 @@ static int warm_all(struct cf_device *device, struct hr_file *file, struct hr_bu
 		ret = cf_engine_get(device, &engines[n]);
 		if (ret)
 			break;
-		ret = warm_engine(engines[n], file, scratch);
+		ret = warm_engine(engines[n], w);
 		ret = ret < 0 ? ret : 0;
 	}
 	while (n > 0)
@@ -277,21 +291,47 @@ static int warm_all(struct cf_device *device, struct hr_file *file, struct hr_bu
 
 static int warm_device(struct cf_device *device)
 {
-	struct hr_buffer *scratch = NULL;
-	struct hr_file *file = warm_file();
-	int ret = file ? hr_buffer_alloc(atomic_load(&device->dev), WARM_BYTES, &scratch) : -ENOSYS;
+	struct warm w = {.file = warm_file()};
+	int ret = w.file ? hr_buffer_alloc(atomic_load(&device->dev), WARM_BYTES, &w.scratch)
+			 : -ENOSYS;
 
 	if (!ret)
-		ret = warm_all(device, file, scratch);
+		ret = warm_all(device, &w);
+	if (ret == -HR_E_PATH_REFUSED) /* nothing but the direct path: it copies nothing */
+		ret = 0;
 	if (ret)
 		cf_log(CF_WARN, "cufio", "%s: not all is ready for streams: %s", device->name,
 		       hr_strerror(ret));
-	hr_buffer_free(scratch);
-	hr_file_close(file);
+	hr_buffer_free(w.scratch);
+	hr_file_close(w.file);
 	return ret == -ENOSYS ? 0 : ret;
 }
 
-int cf_device_warm(const void *base)
+static unsigned int bit_of(const struct cf_device *device)
+{
+	return 1u << device->gpu % 32;
+}
+
+static bool is_warm(struct cf_device *device, struct cf_handle *handle, enum hr_op op)
+{
+	return atomic_load(&pool_of(device)->warm) &&
+	       atomic_load(&handle->warm[op]) & bit_of(device);
+}
+
+/* The trial of the direct path frees device memory. No failure: the transfer itself will say it. */
+static void warm_way(struct cf_device *device, struct cf_handle *handle, enum hr_op op)
+{
+	struct warm w = {.file = handle->file, .way = true, .op = op};
+
+	if (cf_direct_possible() &&
+	    hr_buffer_alloc(atomic_load(&device->dev), WARM_BYTES, &w.scratch) == 0) {
+		warm_all(device, &w);
+		hr_buffer_free(w.scratch);
+	}
+	atomic_fetch_or(&handle->warm[op], bit_of(device));
+}
+
+int cf_device_warm(const void *base, struct cf_handle *handle, enum hr_op op)
 {
 	struct cf_device *device;
 	char name[32];
@@ -300,7 +340,7 @@ int cf_device_warm(const void *base)
 	if (ret)
 		return cf_code(ret);
 	ret = cf_device_find(name, &device);
-	if (ret || device->gpu < 0 || atomic_load(&pool_of(device)->warm))
+	if (ret || device->gpu < 0 || is_warm(device, handle, op))
 		return ret;
 	pthread_mutex_lock(&warm_lock);
 	if (!atomic_load(&pool_of(device)->warm)) {
@@ -308,6 +348,8 @@ int cf_device_warm(const void *base)
 		if (!ret)
 			atomic_store(&pool_of(device)->warm, true);
 	}
+	if (!ret && !is_warm(device, handle, op))
+		warm_way(device, handle, op);
 	pthread_mutex_unlock(&warm_lock);
 	return ret ? cf_code(ret) : 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cufile/properties.c - what the driver says about itself, and the setters that are older than
- * parameters. There is no kernel module, so its version is 0.0 and no file system is "supported".
+ * parameters. There is no nvidia-fs, so its version is 0.0; of the ways that the status flags name
+ * there is at most one, peer DMA between NVMe and GPU.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,10 @@ static void fill(CUfileDrvProps_t *p, const struct cf_settings *s)
 	if (s->flag[CUFILE_PARAM_EXECUTION_PARALLEL_IO] &&
 	    s->num[CUFILE_PARAM_EXECUTION_MAX_IO_THREADS])
 		p->fflags |= 1u << CU_FILE_STREAMS_SUPPORTED | 1u << CU_FILE_PARALLEL_IO_SUPPORTED;
+	if (cf_direct_possible()) {
+		p->nvfs.dstatusflags = 1u << CU_FILE_NVME_P2P_SUPPORTED;
+		p->fflags |= 1u << CU_FILE_P2P_SUPPORTED;
+	}
 	p->max_device_cache_size = low(s->num[CUFILE_PARAM_PROPERTIES_MAX_DEVICE_CACHE_SIZE_KB]);
 	p->max_device_pinned_mem_size =
 		low(s->num[CUFILE_PARAM_PROPERTIES_MAX_DEVICE_PINNED_MEM_SIZE_KB]);

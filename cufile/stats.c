@@ -75,22 +75,26 @@ static unsigned int bin_of(uint64_t bytes)
 	return bin;
 }
 
-static void count_gpu(enum hr_op op, CUfilePerGpuStats_t *g, int64_t result, uint64_t us)
+static void count_gpu(enum hr_op op, CUfilePerGpuStats_t *g, const struct cf_outcome *outcome,
+		      uint64_t us)
 {
-	uint64_t bytes = result > 0 ? (uint64_t)result : 0;
+	uint64_t bytes = outcome->result > 0 ? (uint64_t)outcome->result : 0;
+	bool failed = outcome->result < 0;
 
 	if (op == HR_READ) {
 		g->read_bytes += bytes;
 		g->read_duration_us += us;
 		g->n_total_reads++;
-		g->n_posix_reads += result >= 0;
-		g->n_reads_err += result < 0;
+		g->n_p2p_reads += outcome->direct;
+		g->n_posix_reads += !failed && !outcome->direct;
+		g->n_reads_err += failed;
 	} else {
 		g->writes_bytes += bytes;
 		g->write_duration_us += us;
 		g->n_total_writes++;
-		g->n_posix_writes += result >= 0;
-		g->n_writes_err += result < 0;
+		g->n_p2p_writes += outcome->direct;
+		g->n_posix_writes += !failed && !outcome->direct;
+		g->n_writes_err += failed;
 	}
 }
 
@@ -112,14 +116,16 @@ static void count_move(enum hr_op op, int64_t result, uint64_t us)
 	}
 }
 
-void cf_stats_move(enum hr_op op, int gpu, int64_t result, uint64_t ns)
+void cf_stats_move(enum hr_op op, const struct cf_outcome *outcome, uint64_t ns)
 {
+	int gpu = outcome->gpu;
+
 	if (!cf_stats_on())
 		return;
 	pthread_mutex_lock(&lock);
-	count_move(op, result, ns / 1000);
+	count_move(op, outcome->result, ns / 1000);
 	if (gpu >= 0 && gpu < GPUS)
-		count_gpu(op, &all.per_gpu_stats[gpu], result, ns / 1000);
+		count_gpu(op, &all.per_gpu_stats[gpu], outcome, ns / 1000);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -129,22 +135,28 @@ void cf_stats_batch_submit(uint32_t n, uint64_t ns)
 		return;
 	pthread_mutex_lock(&lock);
 	count(&basic()->batch_enqueued_ops, n, true);
-	count(&basic()->batch_posix_enqueued_ops, n, true);
 	count(&basic()->batch_total_submit_ops, n, true);
 	basic()->batch_submit_lat_sum_us += ns / 1000;
 	basic()->last_batch_read_bytes = basic()->last_batch_write_bytes = 0;
 	pthread_mutex_unlock(&lock);
 }
 
-void cf_stats_batch_entry(enum hr_op op, int64_t result, uint64_t ns)
+/* Which way an entry goes is known at its end, so what tells ways apart is counted here. */
+void cf_stats_batch_entry(enum hr_op op, const struct cf_outcome *outcome, uint64_t ns)
 {
-	uint64_t bytes = result > 0 ? (uint64_t)result : 0;
+	uint64_t bytes = outcome->result > 0 ? (uint64_t)outcome->result : 0;
+	bool ok = outcome->result >= 0;
 
 	if (!cf_stats_on())
 		return;
 	pthread_mutex_lock(&lock);
-	count(&basic()->batch_processed_ops, 1, result >= 0);
-	count(&basic()->batch_posix_processed_ops, 1, result >= 0);
+	count(&basic()->batch_processed_ops, 1, ok);
+	if (outcome->direct) {
+		count(&basic()->batch_p2p_submit_ops, 1, true);
+	} else {
+		count(&basic()->batch_posix_enqueued_ops, 1, true);
+		count(&basic()->batch_posix_processed_ops, 1, ok);
+	}
 	basic()->batch_completion_lat_sum_us += ns / 1000;
 	if (op == HR_READ) {
 		basic()->batch_read_bytes += bytes;

@@ -76,18 +76,32 @@ uint64_t cf_now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* Bytes that @engine's drives have moved to and from a GPU themselves, if anybody wants to know. */
+static uint64_t direct_bytes(const struct cf_engine *engine)
+{
+	struct hr_stats stats;
+
+	if (!cf_stats_on() && !cf_log_wants(CF_TRACE))
+		return 0;
+	hr_engine_stats(engine->engine, &stats);
+	return stats.bytes_by_path[HR_PATH_P2P];
+}
+
 static int64_t move_by_engine(struct cf_handle *handle, const struct cf_request *r,
-			      struct cf_target *target)
+			      struct cf_target *target, bool *direct)
 {
 	struct cf_engine *engine;
+	uint64_t before;
 	int64_t res;
 	int ret = cf_engine_get(target->device, &engine);
 
 	if (ret)
 		return ret;
+	before = direct_bytes(engine);
 	res = (r->op == HR_READ ? hr_read : hr_write)(engine->engine, handle->file,
 						      (uint64_t)r->file_offset, r->size,
 						      target->buffer, target->offset);
+	*direct = res > 0 && direct_bytes(engine) - before == (uint64_t)res;
 	cf_engine_put(engine);
 	if (res >= 0)
 		return res;
@@ -95,7 +109,8 @@ static int64_t move_by_engine(struct cf_handle *handle, const struct cf_request 
 	return cf_code(res);
 }
 
-static int64_t move(struct cf_handle *handle, const struct cf_request *r, int *gpu)
+static int64_t move(struct cf_handle *handle, const struct cf_request *r,
+		    struct cf_outcome *outcome)
 {
 	struct cf_target target;
 	int64_t res;
@@ -104,14 +119,15 @@ static int64_t move(struct cf_handle *handle, const struct cf_request *r, int *g
 	if (ret)
 		return ret;
 	res = handle->file
-		      ? move_by_engine(handle, r, &target)
+		      ? move_by_engine(handle, r, &target, &outcome->direct)
 		      : cf_userfs_move(handle, r->op, &target, (uint64_t)r->file_offset, r->size);
-	*gpu = target.device->gpu;
+	outcome->gpu = target.device->gpu;
 	cf_target_put(&target);
 	return res;
 }
 
-static ssize_t transfer(struct cf_handle *handle, const struct cf_request *r, int *gpu)
+static ssize_t transfer(struct cf_handle *handle, const struct cf_request *r,
+			struct cf_outcome *outcome)
 {
 	int ret;
 
@@ -126,25 +142,26 @@ static ssize_t transfer(struct cf_handle *handle, const struct cf_request *r, in
 		return ret;
 	if (r->size > SSIZE_MAX || (uint64_t)r->file_offset + r->size > INT64_MAX)
 		return -EINVAL;
-	return move(handle, r, gpu);
+	return move(handle, r, outcome);
 }
 
 ssize_t cf_transfer(struct cf_handle *handle, const struct cf_request *r)
 {
 	uint64_t start = cf_stats_on() ? cf_now_ns() : 0;
-	int gpu = -1;
-	ssize_t res = transfer(handle, r, &gpu);
+	struct cf_outcome outcome = {.gpu = -1};
+	ssize_t res = transfer(handle, r, &outcome);
 
+	outcome.result = res;
 	if (start)
-		cf_stats_move(r->op, gpu, res, cf_now_ns() - start);
+		cf_stats_move(r->op, &outcome, cf_now_ns() - start);
 	if (res < 0)
 		cf_log(CF_ERROR, "cufio", "%s of %zu bytes at %lld, buffer %p + %lld: error %d",
 		       r->op == HR_READ ? "read" : "write", r->size, (long long)r->file_offset,
 		       r->base, (long long)r->buffer_offset, (int)-res);
 	else
-		cf_log(CF_TRACE, "cufio", "%s of %zu bytes at %lld: %zd, p2p mode: 0 compat: 1",
-		       r->op == HR_READ ? "read" : "write", r->size, (long long)r->file_offset,
-		       res);
+		cf_log(CF_TRACE, "cufio", "%s of %zu bytes at %lld: %zd, p2p mode: %d compat: %d",
+		       r->op == HR_READ ? "read" : "write", r->size, (long long)r->file_offset, res,
+		       outcome.direct, !outcome.direct);
 	return res;
 }
 
@@ -159,6 +176,7 @@ static ssize_t answer(ssize_t result)
 
 static ssize_t with_handle(CUfileHandle_t fh, const struct cf_request *r)
 {
+	static const struct cf_outcome unknown = {-CU_FILE_HANDLE_NOT_REGISTERED, -1, false};
 	struct cf_handle *handle;
 	ssize_t res = cf_enter();
 
@@ -167,7 +185,7 @@ static ssize_t with_handle(CUfileHandle_t fh, const struct cf_request *r)
 	handle = cf_handle_get(fh);
 	if (!handle) {
 		cf_leave();
-		cf_stats_move(r->op, -1, -CU_FILE_HANDLE_NOT_REGISTERED, 0);
+		cf_stats_move(r->op, &unknown, 0);
 		cf_log(CF_ERROR, "cufio", "%p is no handle", fh);
 		return answer(-CU_FILE_HANDLE_NOT_REGISTERED);
 	}

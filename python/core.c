@@ -210,40 +210,6 @@ static PyObject *transfer(PyObject *self, PyObject *args)
 	return n < 0 ? headrace_fail(n) : PyLong_FromLongLong(n);
 }
 
-static PyObject *explain(PyObject *self, PyObject *args)
-{
-	struct hr_explanation *e;
-	struct hr_device *dev;
-	struct hr_file *file;
-	PyObject *list, *out;
-	int ret;
-
-	if (!PyArg_ParseTuple(args, "O&O&", to_file, &file, to_device, &dev))
-		return NULL;
-	e = calloc(1, sizeof(*e));
-	if (!e)
-		return PyErr_NoMemory();
-	Py_BEGIN_ALLOW_THREADS;
-	ret = hr_explain(file, dev, 0, 0, e);
-	Py_END_ALLOW_THREADS;
-	list = PyList_New(0);
-	for (uint32_t i = 0; !ret && list && i < e->n_verdicts; i++) {
-		const struct hr_path_verdict *v = &e->verdicts[i];
-		PyObject *row = v->taken ? NULL
-					 : Py_BuildValue("{s:s,s:s,s:s}", "path", v->name, "reason",
-							 v->reason, "fix", v->fix);
-
-		if (row)
-			PyList_Append(list, row);
-		Py_XDECREF(row);
-	}
-	out = ret ? headrace_fail(ret)
-		  : Py_BuildValue("{s:s,s:O}", "path", hr_path_name(e->path), "refused", list);
-	Py_XDECREF(list);
-	free(e);
-	return out;
-}
-
 /* -- memory of others -------------------------------------------------------------------------- */
 
 static void drop_dlpack(PyObject *capsule)
@@ -418,15 +384,6 @@ static PyObject *checkpoint_metadata(PyObject *self, PyObject *args)
 		Py_DECREF(text);
 	}
 	return dict;
-}
-
-static PyObject *checkpoint_cache(PyObject *self, PyObject *args)
-{
-	struct hr_checkpoint *ck;
-
-	if (!PyArg_ParseTuple(args, "O&", to_checkpoint, &ck))
-		return NULL;
-	return PyLong_FromLong(hr_checkpoint_cache(ck));
 }
 
 /* A list of (weight, dtype or None, dim or -1, start, count, buffer or None, offset). */
@@ -729,13 +686,13 @@ static PyMethodDef methods[] = {
 	{"buffer_register", buffer_register, METH_VARARGS, NULL},
 	{"engine_open", engine_open, METH_VARARGS, NULL},
 	{"transfer", transfer, METH_VARARGS, NULL},
-	{"explain", explain, METH_VARARGS, NULL},
+	{"explain", headrace_explain, METH_VARARGS, NULL},
+	{"check", headrace_check, METH_VARARGS, NULL},
 	{"dlpack", dlpack, METH_VARARGS, NULL},
 	{"view", view, METH_VARARGS, NULL},
 	{"checkpoint_open", checkpoint_open, METH_VARARGS, NULL},
 	{"checkpoint_weights", checkpoint_weights, METH_VARARGS, NULL},
 	{"checkpoint_metadata", checkpoint_metadata, METH_VARARGS, NULL},
-	{"checkpoint_cache", checkpoint_cache, METH_VARARGS, NULL},
 	{"checkpoint_load", checkpoint_load, METH_VARARGS, NULL},
 	{"save_open", save_open, METH_VARARGS, NULL},
 	{"save_run", save_run, METH_VARARGS, NULL},

@@ -35,6 +35,10 @@ PyObject *headrace_fail(int64_t code);
 /* headrace_numbers() - a tuple. */
 PyObject *headrace_numbers(const uint64_t *values, uint32_t n);
 
+/* doctor.c: functions of the module. */
+PyObject *headrace_explain(PyObject *self, PyObject *args);
+PyObject *headrace_check(PyObject *self, PyObject *args);
+
 /* dataset.c and loader.c: functions of the module. */
 PyObject *headrace_dataset_open(PyObject *self, PyObject *args);
 PyObject *headrace_dataset_select(PyObject *self, PyObject *args);

@@ -89,7 +89,9 @@ int hr_checkpoint_metadata(const struct hr_checkpoint *ck, uint64_t index, const
 /*
  * hr_checkpoint_cache() - what an engine should do with the page cache for this one, for
  * hr_engine_options.cache: weights are read again by the next process or start, so they are kept
- * where they take at most half of the memory that this process may use.
+ * where they take at most half of the memory that this process may use. An engine that is told
+ * nothing does much the same: loads give every file the hint HR_CACHE_KEEP (hr_file_hint()), which
+ * goes by the memory that is available at that moment.
  */
 enum hr_cache hr_checkpoint_cache(const struct hr_checkpoint *ck);
 

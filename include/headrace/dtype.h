@@ -6,6 +6,9 @@
  *   u8        i32  i64
  *   u16       i32  i64
  *   u32       i32  i64           i32 keeps the bits: values from 2^31 on turn negative
+ *   i8        i32  i64           of the same value, as those below
+ *   i16       i32  i64
+ *   i32       i64
  *   f16       bf16 f32
  *   bf16      f16  f32
  *   f32       f16  bf16  f64

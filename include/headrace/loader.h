@@ -99,8 +99,9 @@ struct hr_tensor {
 	uint32_t ndim; /* 1..HR_DIMS_MAX */
 	uint64_t shape[HR_DIMS_MAX];
 	uint64_t stride[HR_DIMS_MAX];
-	void *data;       /* device address of element 0 */
-	const void *host; /* the same bytes where the CPU can read them while the batch is held, or NULL:
+	void *data; /* device address of element 0 */
+	const void *
+		host; /* the same bytes where the CPU can read them while the batch is held, or NULL:
 			     known of offsets, lengths, scalars, positions, and of all on "host" */
 };
 
@@ -146,6 +147,13 @@ struct hr_loader_stats {
 	uint64_t batches;   /* handed out */
 	uint64_t wait_ns;   /* time that hr_loader_next() made the caller wait */
 	uint64_t ready;     /* batches ready in the ring now */
+	/*
+	 * Rows whose sample turned out to be damaged when it was located, and were given to the next whole
+	 * one: hr_dataset_options.corrupt asked for that. Those that were known at open are counted in
+	 * struct hr_dataset_info. What was wrong with the first; "".
+	 */
+	uint64_t substituted;
+	char substituted_reason[256];
 };
 
 /*

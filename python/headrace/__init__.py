@@ -7,18 +7,20 @@
 Importing this needs no framework.
 """
 import os
+from typing import NamedTuple
 
 from . import _core, _engines, _memory
 from ._errors import Error, NotFound, Timeout
-from .checkpoint import Checkpoint, Weight, save, save_async
+from .checkpoint import Checkpoint, Weight, save, save_async, save_sharded
 from .dataset import (ArrowDataset, Dataset, MDSDataset, MegatronDataset, Mixture, NpyDataset, NpzDataset,
                       SafetensorsDataset, Selection, TarDataset, TFRecordDataset, TokenDataset, build_index)
 from .loader import Batch, Loader, Tensor
 
-__all__ = ["ArrowDataset", "Batch", "Checkpoint", "Dataset", "Error", "File", "Loader", "MDSDataset",
-           "MegatronDataset", "Mixture", "NotFound", "NpyDataset", "NpzDataset", "SafetensorsDataset",
-           "Selection", "TFRecordDataset", "TarDataset", "Tensor", "Timeout", "TokenDataset", "Weight",
-           "build_index", "device_info", "open", "save", "save_async"]
+__all__ = ["ArrowDataset", "Batch", "CheckItem", "Checkpoint", "Dataset", "Error", "File", "Loader",
+           "MDSDataset", "MegatronDataset", "Mixture", "NotFound", "NpyDataset", "NpzDataset",
+           "SafetensorsDataset", "Selection", "TFRecordDataset", "TarDataset", "Tensor", "Timeout",
+           "TokenDataset", "Weight", "build_index", "check", "device_info", "open", "save", "save_async",
+           "save_sharded"]
 __version__ = _core.version()
 
 _READ, _WRITE, _CREATE, _TRUNCATE, _EXCLUSIVE = 1, 2, 4, 8, 16
@@ -115,3 +117,21 @@ def open(path, mode="r"):  # noqa: A001 - the name is the interface
 def device_info(name="host"):
     """Name, model, PCI address and memory of a device: "host" or "cuda:N"."""
     return _core.device_info(_engines.device(name))
+
+
+class CheckItem(NamedTuple):
+    """One thing that was looked at."""
+
+    group: str  # "kernel", "gpu", "storage", "limits", "libraries"
+    name: str
+    state: str  # "ok", "limited" (works, more slowly) or "no"
+    cause: str
+    fix: str  # what would change that, "" if nothing
+
+
+def check(device=None, paths=()):
+    """What this machine can do, as ``headrace check`` shows it: a list of CheckItem. ``device``: all
+    GPUs if None. ``paths``: files or folders whose drives and file systems are judged as well."""
+    if isinstance(paths, (str, bytes, os.PathLike)):
+        paths = [paths]
+    return [CheckItem(*row) for row in _core.check(device, [os.fsencode(p) for p in paths])]

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import Iterable
 from os import PathLike
 from types import TracebackType
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from ._errors import Error as Error, NotFound as NotFound, Timeout as Timeout
 from .checkpoint import (Checkpoint as Checkpoint, Weight as Weight, save as save,
-                         save_async as save_async)
+                         save_async as save_async, save_sharded as save_sharded)
 from .dataset import (ArrowDataset as ArrowDataset, Dataset as Dataset, MDSDataset as MDSDataset,
                       MegatronDataset as MegatronDataset, Mixture as Mixture, NpyDataset as NpyDataset,
                       NpzDataset as NpzDataset, SafetensorsDataset as SafetensorsDataset,
@@ -13,10 +14,11 @@ from .dataset import (ArrowDataset as ArrowDataset, Dataset as Dataset, MDSDatas
                       TokenDataset as TokenDataset, build_index as build_index)
 from .loader import Batch as Batch, Loader as Loader, Tensor as Tensor
 
-__all__ = ["ArrowDataset", "Batch", "Checkpoint", "Dataset", "Error", "File", "Loader", "MDSDataset",
-           "MegatronDataset", "Mixture", "NotFound", "NpyDataset", "NpzDataset", "SafetensorsDataset",
-           "Selection", "TFRecordDataset", "TarDataset", "Tensor", "Timeout", "TokenDataset", "Weight",
-           "build_index", "device_info", "open", "save", "save_async"]
+__all__ = ["ArrowDataset", "Batch", "CheckItem", "Checkpoint", "Dataset", "Error", "File", "Loader",
+           "MDSDataset", "MegatronDataset", "Mixture", "NotFound", "NpyDataset", "NpzDataset",
+           "SafetensorsDataset", "Selection", "TFRecordDataset", "TarDataset", "Tensor", "Timeout",
+           "TokenDataset", "Weight", "build_index", "check", "device_info", "open", "save", "save_async",
+           "save_sharded"]
 
 _Path = Union[str, PathLike[str]]
 __version__: str
@@ -41,3 +43,12 @@ class File:
 
 def open(path: _Path, mode: str = ...) -> File: ...
 def device_info(name: str = ...) -> dict[str, Any]: ...
+
+class CheckItem(NamedTuple):
+    group: str
+    name: str
+    state: str
+    cause: str
+    fix: str
+
+def check(device: Optional[str] = ..., paths: Union[_Path, Iterable[_Path]] = ...) -> list[CheckItem]: ...

@@ -33,7 +33,7 @@ def device(name):
         return _devices[key]
 
 
-def engine(name, cache=0):
+def engine(name):
     """This thread's engine for a device."""
     pid = os.getpid()
     if getattr(_local, "pid", pid) != pid:
@@ -41,9 +41,9 @@ def engine(name, cache=0):
         _local.engines = {}
     _local.pid = pid
     engines = _local.__dict__.setdefault("engines", {})
-    if (name, cache) not in engines:
-        engines[name, cache] = _core.engine_open(device(name), threads(), 0, cache)
-    return engines[name, cache]
+    if name not in engines:
+        engines[name] = _core.engine_open(device(name), threads(), 0, 0)
+    return engines[name]
 
 
 def keep(held):

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of safetensors files, for any framework: names and shapes out, bytes into memory."""
 import concurrent.futures
+import errno
+import fcntl
+import json
 import os
+import re
 import threading
 from typing import NamedTuple
 
@@ -84,7 +88,7 @@ class Checkpoint:
         buffers = [_core.buffer_register(handle, m.address, m.nbytes) for _, _, _, _, m in parts]
         rows = [(index, None, dim, start, count, buffer, 0)
                 for (index, dim, start, count, _), buffer in zip(parts, buffers)]
-        engine = _engines.engine(device, _core.checkpoint_cache(self._handle))
+        engine = _engines.engine(device)
         try:
             return _core.checkpoint_load(engine, self._handle, rows, (parts, buffers))[0]
         except Error as error:
@@ -181,3 +185,136 @@ def save_async(tensors, path, metadata=None):
 
     threading.Thread(target=work, name="headrace save").start()
     return future
+
+
+_SHARD = "{}-{:05d}-of-{:05d}.safetensors"
+
+
+def _shards(tensors, max_bytes):
+    """Cut the tensors, in their order, into files of at most max_bytes, or of one tensor."""
+    shards, size = [{}], 0
+    for name, row in tensors.items():
+        nbytes = _memory.find(row[2], False).nbytes
+        if shards[-1] and size + nbytes > max_bytes:
+            shards.append({})
+            size = 0
+        shards[-1][name] = row
+        size += nbytes
+    return shards
+
+
+def _sync_folder(path):
+    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_file(path, data):
+    """Write a small file: the old one stays whole until the new one is, on the drive as well."""
+    temp = path + ".tmp"
+    with open(temp, "wb") as f:
+        f.write(data)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(temp, path)
+    _sync_folder(os.path.dirname(path))
+
+
+def _named_by(path):
+    """The files that an index names, none if there is no index that can be read."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            return set(json.load(f)["weight_map"].values())
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):
+        return set()
+
+
+def _free_names(folder, name, count):
+    """Names for shards that no file has: a checkpoint that is there is not to be overwritten by halves."""
+    stem, k = name, 0
+    while True:
+        names = [_SHARD.format(stem, i + 1, count) for i in range(count)]
+        if not any(os.path.lexists(os.path.join(folder, n)) for n in names):
+            return names
+        k += 1
+        stem = f"{name}.{k}"
+
+
+class _Index:
+    """The index of a folder while its checkpoint is replaced. The new index lies beside the old one from
+    the start, locked, and says which shards a save that was cut off has left."""
+
+    def __init__(self, folder, name):
+        self._folder, self._name = folder, name
+        self.path = os.path.join(folder, f"{name}.safetensors.index.json")
+        self._temp = self.path + ".tmp"
+        self._fd = os.open(self._temp, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(self._fd).st_ino != os.stat(self._temp, follow_symlinks=False).st_ino:
+                raise BlockingIOError
+        except (BlockingIOError, FileNotFoundError):
+            os.close(self._fd)
+            raise BlockingIOError(errno.EBUSY, f"{self.path}: another save is writing it; wait for it") from None
+        self._old = _named_by(self.path)
+        self._remove(_named_by(self._temp) - self._old)
+
+    def plan(self, places, total):
+        text = json.dumps({"metadata": {"total_size": total}, "weight_map": places}, indent=2).encode()
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, text, 0)
+        os.fsync(self._fd)
+
+    def commit(self):
+        os.replace(self._temp, self.path)
+        _sync_folder(self._folder)
+        self._remove(self._old - _named_by(self.path))
+
+    def abandon(self):
+        self._remove(_named_by(self._temp) - self._old)
+        os.unlink(self._temp)
+
+    def close(self):
+        os.close(self._fd)
+
+    def _remove(self, files):
+        """Files of ours, and no others whatever an index says."""
+        ours = re.compile(rf"{re.escape(self._name)}(\.\d+)?-\d{{5}}-of-\d{{5}}\.safetensors")
+        for file in files:
+            path = os.path.join(self._folder, str(file))
+            if ours.fullmatch(str(file)) and os.path.isfile(path):
+                os.unlink(path)
+
+
+def save_sharded(tensors, folder, metadata=None, *, max_shard_bytes=5_000_000_000, name="model"):
+    """Write {name: (dtype, shape, tensor)} to several safetensors files and their index.
+
+    The files are ``model-00001-of-00003.safetensors`` and so on, each of ``max_shard_bytes`` at most or
+    of one tensor; the index is ``model.safetensors.index.json``. It gets its name last and replaces the
+    old one whole: until then the folder has the old checkpoint, from then on the new one. The shards
+    that only the old index named are removed afterwards. Returns the path of the index.
+    """
+    folder = os.path.join(os.fspath(folder), "")
+    if max_shard_bytes < 1:
+        raise ValueError("max_shard_bytes: must be at least 1")
+    if os.sep in name or name in ("", ".", ".."):
+        raise ValueError(f"name {name!r}: must be a plain name, for files of {folder}")
+    os.makedirs(folder, exist_ok=True)
+    shards = _shards(tensors, max_shard_bytes)
+    total = sum(_memory.find(row[2], False).nbytes for row in tensors.values())
+    index = _Index(folder, name)
+    try:
+        names = _free_names(folder, name, len(shards))
+        index.plan({n: file for shard, file in zip(shards, names) for n in sorted(shard)}, total)
+        for shard, file in zip(shards, names):
+            save(shard, os.path.join(folder, file), metadata)
+        index.commit()
+    except BaseException:
+        if os.path.exists(index.path + ".tmp"):
+            index.abandon()
+        raise
+    finally:
+        index.close()
+    return index.path

@@ -119,7 +119,8 @@ int hr__ck_use(struct hr_checkpoint *ck, uint32_t index)
 				"%s: was changed after its header had been read; open the "
 				"checkpoint again",
 				f->path);
-	return 0;
+	/* Weights are read again by the next start, and by the other processes of a node. */
+	return hr_file_hint(f->file, HR_CACHE_KEEP, ck->info.file_bytes);
 }
 
 void hr__ck_release(struct hr_checkpoint *ck, uint32_t index)

@@ -9,9 +9,12 @@
 
 #include "base/fail.h"
 #include "base/util.h"
+#include "doctor/explain.h"
 #include "file/extent.h"
 #include "mem/mem.h"
 #include "transport/transport.h"
+
+#define PAGE 4096u
 
 static void describe_taken(struct hr_path_verdict *v, const struct hr_explanation *e)
 {
@@ -125,6 +128,29 @@ static int ask_queue(struct hr_device *dev, struct hr_queue_info *out)
 	return hr_engine_close(engine);
 }
 
+/* Fewer cells than pages: a cell that is half a page would be told twice. */
+static void draw_map(struct hr_explanation *out, struct hr_file *file, uint64_t offset,
+		     uint64_t len)
+{
+	static const char marks[] = {[HR_RESIDENCY_UNKNOWN] = '?',
+				     [HR_RESIDENCY_HOT] = '#',
+				     [HR_RESIDENCY_COLD] = '.',
+				     [HR_RESIDENCY_MIXED] = '+'};
+	uint64_t end = out->file.size_bytes, step;
+	struct hr_residency_info info;
+
+	if (len && len < end - offset)
+		end = offset + len;
+	step = hr__align_up((end - offset + HR_MAP_CELLS - 1) / HR_MAP_CELLS, PAGE);
+	for (uint32_t i = 0; i < HR_MAP_CELLS && offset < end; i++, offset += step) {
+		uint64_t n = hr__min(step, end - offset);
+
+		if (hr_file_residency(file, offset, n, &info))
+			info.state = HR_RESIDENCY_UNKNOWN;
+		out->map[i] = marks[info.state];
+	}
+}
+
 int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uint64_t len_bytes,
 	       struct hr_explanation *out)
 {
@@ -154,5 +180,9 @@ int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uin
 	out->path = best >= 0 ? verdicts[best].ops->path : HR_PATH_AUTO;
 	add_verdicts(out, verdicts, best);
 	add_extents(out, file, offset, len_bytes);
+	hr__explain_layers(file, out);
+	if (best >= 0)
+		hr__foresee(&verdicts[best].limits, offset, len_bytes, out);
+	draw_map(out, file, offset, len_bytes);
 	return 0;
 }

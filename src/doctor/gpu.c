@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doctor/gpu.c - the GPUs that can be opened, what stands between them and drives, and libraries. */
-#include <dirent.h>
-#include <limits.h>
+/* doctor/gpu.c - the GPUs: who drives them, how much of their memory a drive sees, how wide their link is. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <headrace/error.h>
 
-#include "doctor/report.h"
+#include "doctor/machine.h"
 
 #define GROUP "gpu"
-#define GPUS_MAX 64
+#define BAR_SMALL (1ull << 30)
 
 static const char *fix_for(int code)
 {
@@ -28,8 +25,8 @@ static const char *fix_for(int code)
 	}
 }
 
-/* Return: false when there is no such device, which ends the walk over all of them. */
-static bool check_one(struct hr__report *r, const char *name, bool wanted)
+/* A device that was asked for, or the first GPU, says itself why it cannot be used. */
+static void check_opens(struct hr__report *r, const char *name)
 {
 	struct hr_device_info info;
 	struct hr_device *dev;
@@ -37,12 +34,12 @@ static bool check_one(struct hr__report *r, const char *name, bool wanted)
 
 	if (err) {
 		/* the sentence is "device: cause; remedy", and here each has its own place */
-		if (wanted)
-			hr__report_add(r, GROUP, name, HR_CHECK_NO, fix_for(err), "%.*s",
-				       (int)strcspn(hr_error_detail(), ";"), hr_error_detail());
-		return false;
+		hr__report_add(r, GROUP, name, HR_CHECK_NO, fix_for(err), "%.*s",
+			       (int)strcspn(hr_error_detail(), ";"), hr_error_detail());
+		return;
 	}
 	hr_device_info(dev, &info);
+	hr_device_close(dev);
 	if (info.kind == HR_DEVICE_HOST || info.kernels)
 		hr__report_add(r, GROUP, name, HR_CHECK_OK, "", "%.80s, %llu MiB%s%s", info.model,
 			       (unsigned long long)(info.memory_bytes >> 20),
@@ -50,86 +47,113 @@ static bool check_one(struct hr__report *r, const char *name, bool wanted)
 	else
 		hr__report_add(r, GROUP, name, HR_CHECK_LIMITED, "update the NVIDIA driver",
 			       "%.60s: no gather kernel: %.100s", info.model, info.kernels_reason);
-	hr_device_close(dev);
-	hr__check_peer(r, &info);
-	return true;
 }
 
-static uint32_t count_entries(const struct hr__report *r, const char *path)
+/* Below a root, and for GPUs that no program can open. */
+static void check_seen(struct hr__report *r, const struct hr__gpu *g)
 {
-	char full[PATH_MAX];
-	struct dirent *entry;
-	uint32_t n = 0;
-	DIR *dir;
+	const char *fix = "";
 
-	snprintf(full, sizeof(full), "%s/%s", r->root, path);
-	dir = opendir(full);
-	if (!dir)
-		return 0;
-	while ((entry = readdir(dir)))
-		n += entry->d_name[0] != '.';
-	closedir(dir);
-	return n;
+	if (!g->driver[0])
+		fix = g->amd ? "" : "load NVIDIA's open kernel driver: modprobe nvidia";
+	hr__report_add(r, GROUP, g->name, g->driver[0] ? HR_CHECK_OK : HR_CHECK_NO, fix,
+		       "%s%s, driver %s", g->amd ? "AMD " : "", g->model[0] ? g->model : "GPU",
+		       g->driver[0] ? g->driver : "none");
 }
 
-static void check_iommu(struct hr__report *r)
+static void check_bar(struct hr__report *r, const struct hr__gpu *g)
 {
-	uint32_t groups = count_entries(r, "sys/kernel/iommu_groups");
+	char name[64];
+	bool whole = g->memory_bytes ? g->bar_bytes >= g->memory_bytes : g->bar_bytes >= BAR_SMALL;
 
-	if (!groups)
-		hr__report_add(r, GROUP, "IOMMU", HR_CHECK_OK, "",
-			       "off or none: nothing in the way of peer transfers");
+	snprintf(name, sizeof(name), "BAR of %.32s", g->name);
+	if (!g->bar_bytes)
+		return;
+	if (whole)
+		hr__report_add(r, GROUP, name, HR_CHECK_OK, "", "%llu MiB%s",
+			       (unsigned long long)g->bar_bytes >> 20,
+			       g->memory_bytes ? ": all of its memory" : "");
+	else if (g->memory_bytes)
+		hr__report_add(r, GROUP, name, HR_CHECK_LIMITED,
+			       "switch Resizable BAR on in the firmware's settings",
+			       "%llu MiB of %llu MiB: drives reach no more",
+			       (unsigned long long)g->bar_bytes >> 20,
+			       (unsigned long long)g->memory_bytes >> 20);
 	else
-		hr__report_add(r, GROUP, "IOMMU", HR_CHECK_LIMITED,
-			       "for direct paths through a switch: iommu=pt, ACS off on its ports",
-			       "on (%u groups): peer transfers may be sent up to the root", groups);
+		hr__report_add(r, GROUP, name, HR_CHECK_LIMITED,
+			       "switch Resizable BAR on in the firmware's settings",
+			       "%llu MiB: drives reach no more of its memory",
+			       (unsigned long long)g->bar_bytes >> 20);
 }
 
-static void check_nvidia_fs(struct hr__report *r)
+/* What the link carries bounds every path; hot data comes near it. */
+static void check_link(struct hr__report *r, const struct hr__gpu *g)
 {
-	bool loaded = hr__report_exists(r, "sys/module/nvidia_fs");
+	char name[64];
 
-	/* Not ours and not needed: shown to those who compare with cuFile. */
-	hr__report_add(r, GROUP, "nvidia-fs", HR_CHECK_OK, "", "%s",
-		       loaded ? "loaded (used by NVIDIA's cuFile, not by this library)"
-			      : "not loaded (this library does not use it)");
+	snprintf(name, sizeof(name), "link of %.32s", g->name);
+	if (g->pci.link > 0)
+		hr__report_add(r, GROUP, name, HR_CHECK_OK, "",
+			       "%s: hot data up to %.0f to %.0f GB/s", g->pci.link_text,
+			       g->pci.link * 0.75 / 1e9, g->pci.link / 1e9);
 }
 
-void hr__check_gpu(struct hr__report *r, const struct hr_check_options *opts)
+static void check_driver(struct hr__report *r)
 {
-	char name[32];
+	char text[512];
 
-	if (hr__report_live(r) && opts->device) {
-		check_one(r, opts->device, true);
-	} else if (hr__report_live(r)) {
-		for (uint32_t n = 0; n < GPUS_MAX; n++) {
-			snprintf(name, sizeof(name), "cuda:%u", n);
-			if (!check_one(r, name, n == 0))
-				break;
-		}
-	}
-	if (!hr__report_exists(r, "sys/module/nvidia"))
+	if (!hr__report_exists(r, "sys/module/nvidia")) {
 		hr__report_add(r, GROUP, "NVIDIA kernel module", HR_CHECK_NO,
 			       "install and load the NVIDIA driver to use a GPU",
 			       "not loaded (no sys/module/nvidia)");
+		return;
+	}
+	hr__report_text(r, text, sizeof(text), "proc/driver/nvidia/version");
+	if (text[0] && !strstr(text, "Open Kernel Module"))
+		hr__report_add(r, GROUP, "NVIDIA kernel module", HR_CHECK_LIMITED,
+			       "install the open flavour (nvidia-open, nvidia-driver-NNN-open)",
+			       "loaded, the closed flavour: it shares no GPU memory with drives");
 	else
-		hr__report_add(r, GROUP, "NVIDIA kernel module", HR_CHECK_OK, "", "loaded");
-	check_iommu(r);
-	hr__check_peer_module(r);
-	check_nvidia_fs(r);
+		hr__report_add(r, GROUP, "NVIDIA kernel module", HR_CHECK_OK, "", "loaded%s",
+			       text[0] ? ", the open flavour" : "");
 }
 
-void hr__check_libraries(struct hr__report *r)
+static void check_peer_module(struct hr__report *r, const struct hr__machine *m)
 {
-	bool udev = hr__report_exists(r, "run/udev/data");
+	if (!hr__report_exists(r, "sys/module/headrace_peer"))
+		hr__report_add(r, GROUP, "headrace_peer", HR_CHECK_LIMITED,
+			       "build it from kernel/ (make, or DKMS) and modprobe headrace_peer",
+			       "not loaded: bytes go through the staging ring in host memory");
+	else if (!hr__report_exists(r, "dev/headrace_peer"))
+		hr__report_add(
+			r, GROUP, "headrace_peer", HR_CHECK_NO,
+			m->container[0]
+				? "start the container with --device /dev/headrace_peer"
+				: "udevadm trigger, or mknod by /sys/class/misc/headrace_peer/dev",
+			"loaded, but /dev/headrace_peer is not here");
+	else
+		hr__report_add(r, GROUP, "headrace_peer", HR_CHECK_OK, "", "loaded");
+}
 
-	if (hr__report_live(r))
-		hr__report_add(r, "libraries", "libheadrace", HR_CHECK_OK, "", "version %s",
-			       HR_VERSION);
-	/* cuFile looks drives up in udev's database and gives up without it; this library reads sysfs. */
-	hr__report_add(
-		r, "libraries", "udev", HR_CHECK_OK, "", "%s",
-		udev ? "there (/run/udev), as NVIDIA's cuFile needs it"
-		     : "no /run/udev: NVIDIA's cuFile would go without direct I/O; this library "
-		       "does not need it");
+void hr__check_gpu(struct hr__report *r, const struct hr_check_options *opts,
+		   const struct hr__machine *m)
+{
+	bool opened = false;
+
+	for (uint32_t i = 0; i < m->n_gpus; i++) {
+		const struct hr__gpu *g = &m->gpus[i];
+		bool opens = hr__report_live(r) && !strchr(g->name, '.');
+
+		if (opens)
+			check_opens(r, g->name);
+		else
+			check_seen(r, g);
+		opened |= opens;
+		check_bar(r, g);
+		check_link(r, g);
+	}
+	if (hr__report_live(r) && !opened)
+		check_opens(r, opts->device ? opts->device : "cuda:0");
+	check_driver(r);
+	check_peer_module(r, m);
 }

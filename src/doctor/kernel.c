@@ -1,40 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor/kernel.c - what the running kernel offers, and whether this process may use it. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <headrace/error.h>
 #include <headrace/io.h>
 
 #include "base/sys.h"
-#include "doctor/report.h"
+#include "doctor/machine.h"
 
 #define GROUP "kernel"
 
-static void check_version(struct hr__report *r)
+static void check_version(struct hr__report *r, const struct hr__machine *m)
 {
-	char text[128];
-	unsigned int major = 0, minor = 0;
-
-	if (hr__report_text(r, text, sizeof(text), "proc/sys/kernel/osrelease") <= 0 ||
-	    sscanf(text, "%u.%u", &major, &minor) != 2) {
+	if (!m->major)
 		hr__report_add(r, GROUP, "version", HR_CHECK_LIMITED, "mount /proc",
 			       "unknown: proc/sys/kernel/osrelease cannot be read");
-		return;
-	}
-	if (major > 6 || (major == 6 && minor >= 5))
-		hr__report_add(r, GROUP, "version", HR_CHECK_OK, "", "Linux %s", text);
-	else if (major > 5 || (major == 5 && minor >= 10))
+	else if (m->major > 6 || (m->major == 6 && m->minor >= 5))
+		hr__report_add(r, GROUP, "version", HR_CHECK_OK, "", "Linux %s", m->release);
+	else if (m->major == 6 && m->minor >= 2)
 		hr__report_add(r, GROUP, "version", HR_CHECK_LIMITED, "use Linux 6.5 or later",
 			       "Linux %s works; cachestat came with 6.5, so residency is judged by "
 			       "mincore",
-			       text);
+			       m->release);
+	else if (m->major > 5 || (m->major == 5 && m->minor >= 10))
+		hr__report_add(r, GROUP, "version", HR_CHECK_LIMITED,
+			       "use Linux 6.2 or later for the direct path, 6.5 for cachestat",
+			       "Linux %s works, but its O_DIRECT takes no peer memory", m->release);
 	else
-		hr__report_add(r, GROUP, "version", HR_CHECK_NO, "use Linux 5.10 or later",
-			       "Linux %s has no complete io_uring", text);
+		hr__report_add(r, GROUP, "version", HR_CHECK_NO,
+			       "use Linux 5.10 or later, 6.2 for the direct path",
+			       "Linux %s has no complete io_uring", m->release);
+}
+
+static void check_machine(struct hr__report *r, const struct hr__machine *m)
+{
+	if (m->kind == HR__HOST_WSL)
+		hr__report_add(
+			r, GROUP, "machine", HR_CHECK_LIMITED,
+			"for the direct path run Linux itself; keep data in WSL's own file "
+			"system, not below /mnt/c",
+			"WSL: Windows holds drives and GPUs, and its Linux sees neither on PCIe");
+	else if (m->kind == HR__HOST_VM)
+		hr__report_add(
+			r, GROUP, "machine", HR_CHECK_OK, "",
+			"virtual machine%s%s: drives and GPUs are what its host passes through",
+			m->vendor[0] ? " by " : "", m->vendor);
+	else
+		hr__report_add(r, GROUP, "machine", HR_CHECK_OK, "", "hardware%s%s",
+			       m->vendor[0] ? ", " : "", m->vendor);
 }
 
 /* The proof: open an engine as any program would. */
@@ -112,59 +127,15 @@ static void check_cachestat(struct hr__report *r)
 			       hr_error_name(err));
 }
 
-/* One line of a kernel configuration: 1 set, 0 not set, -1 no configuration found. */
-static int config_has(const struct hr__report *r, const char *release, const char *line)
+static void check_p2pdma(struct hr__report *r, const struct hr__machine *m)
 {
-	char path[512], text[256];
-	size_t len = strlen(line);
-	int found = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/boot/config-%.200s", r->root, release);
-	f = fopen(path, "re");
-	if (!f)
-		return -1;
-	while (!found && fgets(text, sizeof(text), f))
-		found = !strncmp(text, line, len);
-	fclose(f);
-	return found;
-}
-
-/* The running kernel's own list of symbols also tells: 1, 0, or -1 where the list is hidden. */
-static int symbol_exists(const struct hr__report *r, const char *symbol)
-{
-	char path[512], text[512], name[160];
-	int found = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/proc/kallsyms", r->root);
-	f = fopen(path, "re");
-	if (!f)
-		return -1;
-	while (found < 1 && fgets(text, sizeof(text), f)) {
-		found = 0;
-		if (sscanf(text, "%*s %*s %159s", name) == 1 && !strcmp(name, symbol))
-			found = 1;
-	}
-	fclose(f);
-	return found;
-}
-
-static void check_p2pdma(struct hr__report *r)
-{
-	char release[128];
-	int has;
-
-	hr__report_text(r, release, sizeof(release), "proc/sys/kernel/osrelease");
-	has = config_has(r, release, "CONFIG_PCI_P2PDMA=y");
-	if (has < 0)
-		has = symbol_exists(r, "pci_p2pdma_add_resource");
-	if (has < 0)
-		hr__report_add(r, GROUP, "PCI_P2PDMA", HR_CHECK_LIMITED,
-			       "look for CONFIG_PCI_P2PDMA=y in the kernel's configuration",
-			       "unknown: neither /boot/config-%s nor /proc/kallsyms can be read",
-			       release);
-	else if (has)
+	if (m->p2pdma < 0)
+		hr__report_add(
+			r, GROUP, "PCI_P2PDMA", HR_CHECK_LIMITED,
+			"look for CONFIG_PCI_P2PDMA=y in the kernel's configuration",
+			"unknown: neither /boot/config-%.100s nor /proc/kallsyms can be read",
+			m->release);
+	else if (m->p2pdma)
 		hr__report_add(r, GROUP, "PCI_P2PDMA", HR_CHECK_OK, "", "built in");
 	else
 		hr__report_add(r, GROUP, "PCI_P2PDMA", HR_CHECK_NO,
@@ -172,10 +143,27 @@ static void check_p2pdma(struct hr__report *r)
 			       "not built in: drives cannot reach device memory directly");
 }
 
-void hr__check_kernel(struct hr__report *r)
+static void check_iommu(struct hr__report *r, const struct hr__machine *m)
 {
-	check_version(r);
+	if (!m->iommu)
+		hr__report_add(r, GROUP, "IOMMU", HR_CHECK_OK, "",
+			       "off or none: nothing in the way of peer transfers");
+	else if (!m->iommu_translates)
+		hr__report_add(r, GROUP, "IOMMU", HR_CHECK_OK, "",
+			       "on, and passes addresses through (iommu=pt)");
+	else
+		hr__report_add(
+			r, GROUP, "IOMMU", HR_CHECK_LIMITED,
+			"for the direct path boot with iommu=pt, ACS off on the ports of switches",
+			"on, and translates addresses: peer transfers are sent up to the root");
+}
+
+void hr__check_kernel(struct hr__report *r, const struct hr__machine *m)
+{
+	check_machine(r, m);
+	check_version(r, m);
 	check_io_uring(r);
 	check_cachestat(r);
-	check_p2pdma(r);
+	check_p2pdma(r, m);
+	check_iommu(r, m);
 }

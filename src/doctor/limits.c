@@ -11,7 +11,7 @@
 
 #include "base/memlimit.h"
 #include "base/util.h"
-#include "doctor/report.h"
+#include "doctor/machine.h"
 
 #define GROUP "limits"
 #define CAP_IPC_LOCK_BIT 14
@@ -49,6 +49,8 @@ static void check_memlock(struct hr__report *r, const char *limits)
 	else if (soft_limit(limits, "Max locked memory", &bytes))
 		hr__report_add(r, GROUP, "RLIMIT_MEMLOCK", HR_CHECK_LIMITED, "mount /proc",
 			       "unknown: proc/self/limits cannot be read");
+	else if (bytes == UINT64_MAX)
+		hr__report_add(r, GROUP, "RLIMIT_MEMLOCK", HR_CHECK_OK, "", "unlimited");
 	else if (bytes >= want)
 		hr__report_add(r, GROUP, "RLIMIT_MEMLOCK", HR_CHECK_OK, "",
 			       "%" PRIu64 " KiB hold a staging ring of %" PRIu64 " KiB",
@@ -90,22 +92,14 @@ static void check_cgroup(struct hr__report *r)
 			       "%" PRIu64 " MiB, page cache included", bytes >> 20);
 }
 
-static void check_container(struct hr__report *r)
+static void check_container(struct hr__report *r, const struct hr__machine *m)
 {
-	const char *kind = NULL;
-	char status[4096], cgroup[4096];
+	char status[4096];
 	const char *seccomp;
 
-	if (hr__report_exists(r, ".dockerenv"))
-		kind = "Docker (/.dockerenv)";
-	else if (hr__report_exists(r, "run/.containerenv"))
-		kind = "Podman (/run/.containerenv)";
-	else if (hr__report_text(r, cgroup, sizeof(cgroup), "proc/self/cgroup") > 0 &&
-		 strstr(cgroup, "kubepods"))
-		kind = "Kubernetes (kubepods cgroup)";
-	if (kind)
+	if (m->container[0])
 		hr__report_add(r, GROUP, "container", HR_CHECK_OK, "",
-			       "%s: its seccomp profile and limits apply", kind);
+			       "%s: its seccomp profile and limits apply", m->container);
 	if (hr__report_text(r, status, sizeof(status), "proc/self/status") <= 0)
 		return;
 	seccomp = strstr(status, "Seccomp:");
@@ -115,7 +109,7 @@ static void check_container(struct hr__report *r)
 			       "a filter is active: it may deny io_uring or cachestat");
 }
 
-void hr__check_limits(struct hr__report *r)
+void hr__check_limits(struct hr__report *r, const struct hr__machine *m)
 {
 	char limits[4096];
 
@@ -123,5 +117,5 @@ void hr__check_limits(struct hr__report *r)
 	check_memlock(r, limits);
 	check_nofile(r, limits);
 	check_cgroup(r);
-	check_container(r);
+	check_container(r, m);
 }

@@ -16,6 +16,10 @@
 struct hr__report {
 	struct hr_check_item *items;
 	uint32_t n, cap;
+	struct hr_check_pair *pairs;
+	uint32_t n_pairs;
+	struct hr_check_node *nodes;
+	uint32_t n_nodes;
 	int error;        /* 0 or -ENOMEM: then items are missing */
 	const char *root; /* "" for this machine */
 };
@@ -38,14 +42,26 @@ static inline bool hr__report_live(const struct hr__report *r)
 	return !r->root[0];
 }
 
+struct hr__machine;
+
 /* The groups, one function each; order of the report. */
-void hr__check_kernel(struct hr__report *r);
-void hr__check_gpu(struct hr__report *r, const struct hr_check_options *opts);
-void hr__check_storage(struct hr__report *r, const struct hr_check_options *opts);
-void hr__check_limits(struct hr__report *r);
-/* peer.c: parts of the group "gpu": the module once, the rest for each GPU that was opened. */
-void hr__check_peer_module(struct hr__report *r);
-void hr__check_peer(struct hr__report *r, const struct hr_device_info *info);
-void hr__check_libraries(struct hr__report *r);
+void hr__check_kernel(struct hr__report *r, const struct hr__machine *m);
+void hr__check_gpu(struct hr__report *r, const struct hr_check_options *opts,
+		   const struct hr__machine *m);
+void hr__check_storage(struct hr__report *r, const struct hr__machine *m);
+void hr__check_places(struct hr__report *r, const struct hr_check_options *opts,
+		      const struct hr__machine *m);
+void hr__check_limits(struct hr__report *r, const struct hr__machine *m);
+void hr__check_libraries(struct hr__report *r, const struct hr__machine *m);
+
+/* hr__check_pairs() - every drive with every GPU. Before hr__check_places(), which looks into them. */
+void hr__check_pairs(struct hr__report *r, const struct hr__machine *m);
+
+/* hr__report_pair() - the pair of that name, or NULL. */
+struct hr_check_pair *hr__report_pair(const struct hr__report *r, const char *drive,
+				      const char *gpu);
+
+/* hr__tree_draw() - fill in the nodes. */
+void hr__tree_draw(struct hr__report *r, const struct hr__machine *m);
 
 #endif

@@ -14,6 +14,12 @@
 static const struct hr__format_ops *const formats[] = {
 	&hr__format_tokens,
 	&hr__format_mds,
+	&hr__format_arrow,
+	&hr__format_megatron,
+	&hr__format_npy,
+	&hr__format_tar,
+	&hr__format_tfrecord,
+	&hr__format_safetensors,
 };
 
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,
@@ -140,14 +146,17 @@ const char *hr__format_foreign(const void *head, size_t len)
 		 "this is a git-lfs pointer, not the data; run 'git lfs pull'"},
 		{"\x93NUMPY", 6,
 		 "this is a .npy file, whose header would be read as tokens; save the raw array "
-		 "with "
-		 "numpy's tofile()"},
+		 "with numpy's tofile(), or read rows with the format npy"},
 		{"PK\x03\x04", 4,
 		 "this is a zip archive (.npz and .pt are zip too); unpack it first"},
 		{"\x28\xb5\x2f\xfd", 4, "this is zstd-compressed; decompress it first"},
+		{"PAR1", 4,
+		 "this is a Parquet file, whose values are encoded; convert it to Arrow IPC once"},
+		{"FEA1", 4,
+		 "this is a Feather file of version 1; write it again as version 2, uncompressed"},
 		{"MMIDIDX\0\0", 9,
-		 "this is the index of a Megatron dataset, not its tokens; pass the .bin beside "
-		 "it"},
+		 "this is the index of a Megatron dataset, not its tokens; read it with the format "
+		 "megatron, or pass the .bin beside it"},
 		{"\x8a\xd8\x34\x01", 4,
 		 "this is an llm.c evaluation set (magic 20240522), not a stream of tokens; pass "
 		 "the "

@@ -71,6 +71,11 @@ struct hr__siblings {
 	 * long as the format file. Return: 0, -ENOENT (not there), or -code with a sentence.
 	 */
 	int (*open)(struct hr__siblings *siblings, const char *name, const struct hr_source **out);
+	/*
+	 * @path: one that the caller gave in the options, anywhere; never one from a file. Else as open().
+	 */
+	int (*open_path)(struct hr__siblings *siblings, const char *path,
+			 const struct hr_source **out);
 };
 
 struct hr__format_args {
@@ -103,8 +108,9 @@ struct hr__format_ops {
 	 * Only where an index has to be made first, else NULL: read all of @src once and tell @sink every
 	 * sample. Return: 0 or -code.
 	 */
-	int (*scan)(const struct hr_source *src, const struct hr_dataset_options *opts,
-		    struct hr__index_sink *sink);
+	int (*scan)(const struct hr_source *src, struct hr__index_sink *sink);
+	uint32_t
+		scan_rules; /* another number when scan() tells something else about the same file */
 	/* Parse; fills *out, allocated by the format. Return: 0 or -code with a sentence. */
 	int (*open)(const struct hr__format_args *args, struct hr__format_file **out);
 	/*
@@ -127,6 +133,12 @@ struct hr__format_ops {
 
 extern const struct hr__format_ops hr__format_tokens;
 extern const struct hr__format_ops hr__format_mds;
+extern const struct hr__format_ops hr__format_arrow;
+extern const struct hr__format_ops hr__format_megatron;
+extern const struct hr__format_ops hr__format_npy;
+extern const struct hr__format_ops hr__format_tar;
+extern const struct hr__format_ops hr__format_tfrecord;
+extern const struct hr__format_ops hr__format_safetensors;
 
 /* By name, or by probing when @name is NULL or "auto". NULL if there is none. */
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,

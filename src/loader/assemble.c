@@ -2,6 +2,7 @@
 /* loader/assemble.c - rows, columns and ranges become requests, see assemble.h. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 
 #define NO_GROUP UINT32_MAX
 #define NO_CUT UINT64_MAX
+#define SUBSTITUTES_MAX 4096u /* of one batch */
 
 /* A piece, before it is known which request it goes with. */
 struct cut {
@@ -371,26 +373,47 @@ static void start_batch(struct hr__assembler *a, struct hr__target *target,
 	}
 }
 
-int hr__assemble(struct hr__assembler *a, const uint64_t *ids, struct hr__target *target,
-		 struct hr__requests *out)
+/* One try. *@row: where it ended. */
+static int assemble(struct hr__assembler *a, const uint64_t *ids, struct hr__target *target,
+		    struct hr__requests *out, struct row *row)
 {
 	uint32_t n_bounds = 0;
 	int rc = 0;
 
 	start_batch(a, target, out);
 	for (uint32_t i = 0; i < a->layout->batch_size && rc == 0; i++) {
-		struct row row = {.number = i, .id = ids[i]};
-
-		hr__dataset_find(a->ds, ids[i], &row.place);
-		row.part = a->ds->parts[row.place.part];
-		rc = take_row(a, &row, target);
+		*row = (struct row){.number = i, .id = ids[i]};
+		hr__dataset_find(a->ds, ids[i], &row->place);
+		row->part = a->ds->parts[row->place.part];
+		rc = take_row(a, row, target);
 		if (rc == 0 && a->layout->packed)
-			rc = pack_row(a, &row, target, &n_bounds);
+			rc = pack_row(a, row, target, &n_bounds);
 	}
 	if (rc == 0)
 		rc = make_requests(a, target, out);
 	if (rc == 0)
 		tell_shapes(a, target, n_bounds);
+	return rc;
+}
+
+int hr__assemble(struct hr__assembler *a, uint64_t *ids, struct hr__target *target,
+		 struct hr__requests *out)
+{
+	uint64_t samples = a->ds->info.samples;
+	struct row row;
+	int rc = assemble(a, ids, target, out, &row);
+
+	/* Rare, so the batch is simply begun again. Only damage is passed over, nothing else that fails. */
+	for (uint32_t i = 0; i < SUBSTITUTES_MAX; i++) {
+		if ((rc != -HR_E_BAD_SAMPLE && rc != -HR_E_BAD_FORMAT) ||
+		    row.part->corrupt == HR_CORRUPT_ERROR)
+			return rc;
+		if (!a->substituted)
+			snprintf(a->reason, sizeof(a->reason), "%s", hr_error_detail());
+		a->substituted++;
+		ids[row.number] = (row.id + 1) % samples;
+		rc = assemble(a, ids, target, out, &row);
+	}
 	return rc;
 }
 

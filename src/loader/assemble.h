@@ -24,6 +24,8 @@ struct hr__requests {
 int hr__requests_init(struct hr__requests *requests, const struct hr__layout *layout);
 void hr__requests_fini(struct hr__requests *requests);
 
+#define HR__REASON_BYTES 256u
+
 /* Scratch of one who assembles; used by one thread at a time. */
 struct hr__assembler {
 	const struct hr__layout *layout;
@@ -36,6 +38,9 @@ struct hr__assembler {
 	uint32_t n_groups;
 	struct cut *cuts;
 	uint64_t n_cuts, cuts_room;
+	/* damage that only shows when a sample is located: rows that were replaced, and the first of them */
+	uint64_t substituted;
+	char reason[HR__REASON_BYTES];
 };
 
 int hr__assembler_init(struct hr__assembler *a, const struct hr__layout *layout,
@@ -53,12 +58,14 @@ struct hr__target {
 };
 
 /*
- * hr__assemble() - the batch of samples @ids, one per row.
+ * hr__assemble() - the batch of samples @ids, one per row. Where the dataset lets damaged samples be skipped
+ * or substituted, one that turns out to be damaged now gives its row to the next whole one, and its place
+ * in @ids.
  * @out: requests, with what was there before replaced. Padding is written where target->host is set;
  * hr__assemble_pads() tells the rest.
  * Return: 0, -HR_E_BATCH_FULL, or -code of a format, with a sentence.
  */
-int hr__assemble(struct hr__assembler *a, const uint64_t *ids, struct hr__target *target,
+int hr__assemble(struct hr__assembler *a, uint64_t *ids, struct hr__target *target,
 		 struct hr__requests *out);
 
 /* A run of padding in a slot: @len bytes at @offset of the slot. */

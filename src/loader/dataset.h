@@ -78,8 +78,8 @@ static inline int hr__part_locate(const struct hr__part *part, uint64_t index, u
 uint32_t hr__dataset_ranges_max(const struct hr_dataset *ds);
 
 /*
- * How often a sample may stand in @n positions that follow each other: 1, unless the dataset repeats
- * itself.
+ * How often a sample may stand in @n positions that follow each other, the epoch's first behind its last
+ * where it is padded: 1, unless the dataset repeats itself or has fewer samples.
  */
 uint64_t hr__dataset_repeats(const struct hr_dataset *ds, uint64_t n);
 

@@ -101,6 +101,16 @@ static int open_sibling(struct hr__siblings *siblings, const char *name,
 	return rc;
 }
 
+static int open_named(struct hr__siblings *siblings, const char *path, const struct hr_source **out)
+{
+	struct hr__opened *o;
+	int rc = open_file((struct hr__part *)siblings, "", 0, path, &o);
+
+	if (rc == 0)
+		*out = &o->src;
+	return rc;
+}
+
 /* Number @k in the order of opening. */
 static const struct hr__opened *opened_at(const struct hr__part *part, uint32_t k)
 {
@@ -236,6 +246,7 @@ int hr__part_open(const char *path, const struct hr_dataset_options *opts,
 	if (!part)
 		return hr__fail(ENOMEM, "%s: no memory to open it", path);
 	part->siblings.open = open_sibling;
+	part->siblings.open_path = open_named;
 	return open_part(part, path, opts, shard, ops);
 }
 

@@ -16,6 +16,7 @@
 
 #define KIDS_MAX 1024u
 #define IDS_MAX (1ull << 40)
+#define SAMPLES_MAX (1ull << 62) /* positions that a schedule can count */
 
 static uint32_t part_of(const struct hr_dataset *ds, uint64_t id)
 {
@@ -53,23 +54,47 @@ void hr__dataset_find(const struct hr_dataset *ds, uint64_t id, struct hr__place
 	out->part += part;
 }
 
+/* How many numbers may mean one sample of the files; UINT64_MAX: any number. */
+static uint64_t copies_of(const struct hr_dataset *ds)
+{
+	uint64_t most = ds->ids_repeat ? UINT64_MAX : 1;
+
+	for (uint32_t i = 0; i < ds->n_kids; i++)
+		most = hr__max(most, copies_of(ds->kids[i]));
+	for (uint32_t i = 0; !ds->kids && i < ds->n_parts; i++) {
+		const struct hr__part *part = ds->parts[i];
+
+		/* One more where damage that shows late gives its row to a neighbour. */
+		if (part->corrupt == HR_CORRUPT_SUBSTITUTE)
+			most = hr__max(most, 2 + part->ff->schema.n_bad);
+		else if (part->corrupt == HR_CORRUPT_SKIP)
+			most = hr__max(most, 2);
+	}
+	return most;
+}
+
+/* How many orders of a kid @n positions reach into, of which some may be padding. */
+static uint64_t passes_of(const struct hr_dataset *ds, uint64_t n)
+{
+	uint64_t least = UINT64_MAX, runs;
+
+	if (!ds->weights)
+		return (n - 1) / ds->info.samples + 1;
+	for (uint32_t i = 0; i < ds->n_kids; i++)
+		least = hr__min(least, ds->kids[i]->info.samples);
+	/* A run of m ranks reaches into m / samples orders, and into one more at each end. */
+	runs = n > 1 ? (n - 2) / ds->epoch + 2 : 1;
+	return n / least + 2 * runs;
+}
+
 uint64_t hr__dataset_repeats(const struct hr_dataset *ds, uint64_t n)
 {
-	uint64_t most = 1;
+	uint64_t all;
 
-	if (ds->ids && ds->ids_repeat)
+	n = hr__max(n, 1);
+	if (hr__mul_overflows(copies_of(ds), passes_of(ds, n), &all))
 		return n;
-	for (uint32_t i = 0; ds->weights && i < ds->n_kids; i++) {
-		const struct hr_dataset *kid = ds->kids[i];
-		/* Of a kid that begins again, one more pass than fits. */
-		uint64_t passes = n / kid->info.samples + 2, inside, all;
-
-		inside = hr__dataset_repeats(kid, n);
-		if (hr__mul_overflows(passes, inside, &all))
-			return n;
-		most = hr__max(most, all);
-	}
-	return hr__min(most, hr__max(n, 1));
+	return hr__min(all, n);
 }
 
 static int adopt_kid(struct hr_dataset *ds, struct hr_dataset *kid)
@@ -219,6 +244,12 @@ static int check_mixture(struct hr_dataset *const *kids, const double *weights, 
 					" has windows of tokens and others "
 					"have none, or the other way round",
 					i);
+		if (kids[i]->info.windows && kids[i]->info.elements != kids[0]->info.elements)
+			return hr__fail(HR_E_BAD_FORMAT,
+					"mixture: dataset %" PRIu32 " has windows of %" PRIu32
+					" tokens and the first %" PRIu32
+					"; open all with one seq_len",
+					i, kids[i]->info.elements, kids[0]->info.elements);
 	}
 	return 0;
 }
@@ -231,8 +262,10 @@ int hr_dataset_mix(struct hr_dataset *const *kids, const double *weights, uint32
 
 	if (rc < 0)
 		return rc;
+	if (samples > SAMPLES_MAX)
+		return hr__fail(EINVAL, "mixture: an epoch of more than 2^62 samples");
 	rc = new_view(kids, n, "mixture", &ds);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	ds->weights = malloc(n * sizeof(*ds->weights));
 	if (!ds->weights) {

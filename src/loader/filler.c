@@ -215,8 +215,13 @@ static void publish_slot(struct hr__filler *filler, struct hr__slot *slot)
 	struct hr_stats stats;
 
 	if (hr_engine_stats(filler->engine, &stats) == 0) {
+		const struct hr__assembler *a = &filler->assembler;
+
 		pthread_mutex_lock(&ring->lock);
 		filler->stats = stats;
+		if (a->substituted != filler->substituted)
+			memcpy(filler->reason, a->reason, sizeof(filler->reason));
+		filler->substituted = a->substituted;
 		pthread_mutex_unlock(&ring->lock);
 	}
 	hr__ring_publish(ring, slot);

@@ -99,15 +99,6 @@ static uint64_t in_memory(const struct hr__column *column, uint64_t bytes)
 	return out;
 }
 
-/* How often a sample may stand in one batch. */
-static uint64_t repeats(const struct hr_dataset *ds, const struct hr_loader_options *opts)
-{
-	uint64_t samples = ds->epoch ? ds->epoch : ds->info.samples;
-	uint64_t n = opts->batch_size;
-
-	return hr__min(n, hr__dataset_repeats(ds, n) * (n > samples ? n / samples + 1 : 1));
-}
-
 static int plan_ragged(struct hr__column *column, const struct hr_dataset *ds, uint32_t k,
 		       const struct hr_loader_options *opts)
 {
@@ -126,7 +117,8 @@ static int plan_ragged(struct hr__column *column, const struct hr_dataset *ds, u
 		return 0;
 	}
 	column->kind = HR__COLUMN_RAGGED;
-	most = hr__sizes_largest(ds->sizes[k], opts->batch_size, repeats(ds, opts), element);
+	most = hr__sizes_largest(ds->sizes[k], opts->batch_size,
+				 hr__dataset_repeats(ds, opts->batch_size), element);
 	column->room = in_memory(column, most);
 	if (opts->batch_bytes_max)
 		column->room = hr__min(column->room, hr__align_up(opts->batch_bytes_max, 8));

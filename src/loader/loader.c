@@ -595,8 +595,15 @@ int hr_loader_stats(const struct hr_loader *loader, struct hr_loader_stats *out)
 	};
 	pthread_mutex_lock(&ring->lock);
 	out->ready = ring->ready;
-	for (uint32_t i = 0; i < loader->n_fillers; i++)
-		hr_stats_add(&out->io, &loader->fillers[i].stats);
+	for (uint32_t i = 0; i < loader->n_fillers; i++) {
+		const struct hr__filler *filler = &loader->fillers[i];
+
+		hr_stats_add(&out->io, &filler->stats);
+		if (filler->substituted && !out->substituted)
+			snprintf(out->substituted_reason, sizeof(out->substituted_reason), "%s",
+				 filler->reason);
+		out->substituted += filler->substituted;
+	}
 	pthread_mutex_unlock(&ring->lock);
 	out->io.registered_bytes += atomic_load(&loader->registrar.bytes);
 	out->io.register_ns += atomic_load(&loader->registrar.ns);

@@ -34,7 +34,9 @@ struct hr__filler {
 	struct hr_lane *lane; /* for sides, or NULL */
 	struct hr__move *moves;
 	struct hr__order *order;
-	struct hr_stats stats; /* under the ring's lock */
+	struct hr_stats stats; /* under the ring's lock, as are */
+	uint64_t substituted;  /* the assembler's as of the last batch, and */
+	char reason[HR__REASON_BYTES];
 	/* threads only */
 	pthread_t thread;
 	bool started;

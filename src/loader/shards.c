@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loader/shards.c - the shards of files, selections and mixtures; pure, see shards.h. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -38,6 +39,7 @@ static int cut_selection(const struct hr_dataset *ds, const struct cuts *kid, ui
 	uint32_t before = cuts->n;
 	int rc = 0;
 
+	assert(kid->at && kid->n > 0); /* nothing is without samples */
 	for (uint64_t i = 0; i < ds->info.samples && rc == 0; i++) {
 		uint64_t id = ds->ids[i];
 		uint32_t shard;

@@ -32,6 +32,11 @@ CAST_LOOP(u32_to_i32, uint32_t, int32_t, KEEP)
 CAST_LOOP(u8_to_i64, uint8_t, int64_t, KEEP)
 CAST_LOOP(u16_to_i64, uint16_t, int64_t, KEEP)
 CAST_LOOP(u32_to_i64, uint32_t, int64_t, KEEP)
+CAST_LOOP(i8_to_i32, int8_t, int32_t, KEEP)
+CAST_LOOP(i16_to_i32, int16_t, int32_t, KEEP)
+CAST_LOOP(i8_to_i64, int8_t, int64_t, KEEP)
+CAST_LOOP(i16_to_i64, int16_t, int64_t, KEEP)
+CAST_LOOP(i32_to_i64, int32_t, int64_t, KEEP)
 CAST_LOOP(f16_to_bf16, uint16_t, uint16_t, hr__f16_to_bf16)
 CAST_LOOP(f16_to_f32, uint16_t, uint32_t, hr__f16_to_f32)
 CAST_LOOP(bf16_to_f16, uint16_t, uint16_t, hr__bf16_to_f16)
@@ -50,6 +55,9 @@ static const loop_fn loops[HR_DTYPE_COUNT_][HR_DTYPE_COUNT_] = {
 	[HR_DTYPE_U8] = {[HR_DTYPE_I32] = u8_to_i32, [HR_DTYPE_I64] = u8_to_i64},
 	[HR_DTYPE_U16] = {[HR_DTYPE_I32] = u16_to_i32, [HR_DTYPE_I64] = u16_to_i64},
 	[HR_DTYPE_U32] = {[HR_DTYPE_I32] = u32_to_i32, [HR_DTYPE_I64] = u32_to_i64},
+	[HR_DTYPE_I8] = {[HR_DTYPE_I32] = i8_to_i32, [HR_DTYPE_I64] = i8_to_i64},
+	[HR_DTYPE_I16] = {[HR_DTYPE_I32] = i16_to_i32, [HR_DTYPE_I64] = i16_to_i64},
+	[HR_DTYPE_I32] = {[HR_DTYPE_I64] = i32_to_i64},
 	[HR_DTYPE_F16] = {[HR_DTYPE_BF16] = f16_to_bf16, [HR_DTYPE_F32] = f16_to_f32},
 	[HR_DTYPE_BF16] = {[HR_DTYPE_F16] = bf16_to_f16, [HR_DTYPE_F32] = bf16_to_f32},
 	[HR_DTYPE_F32] = {[HR_DTYPE_F16] = f32_to_f16,

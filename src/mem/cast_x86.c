@@ -63,6 +63,11 @@ WIDE_LOOP(u32_i32_avx2, "avx2", 8, 4, 4, LOAD32, SAME, STORE32)
 WIDE_LOOP(u8_i64_avx2, "avx2", 4, 1, 8, LOAD4, _mm256_cvtepu8_epi64, STORE32)
 WIDE_LOOP(u16_i64_avx2, "avx2", 4, 2, 8, LOAD8, _mm256_cvtepu16_epi64, STORE32)
 WIDE_LOOP(u32_i64_avx2, "avx2", 4, 4, 8, LOAD16, _mm256_cvtepu32_epi64, STORE32)
+WIDE_LOOP(i8_i32_avx2, "avx2", 8, 1, 4, LOAD8, _mm256_cvtepi8_epi32, STORE32)
+WIDE_LOOP(i16_i32_avx2, "avx2", 8, 2, 4, LOAD16, _mm256_cvtepi16_epi32, STORE32)
+WIDE_LOOP(i8_i64_avx2, "avx2", 4, 1, 8, LOAD4, _mm256_cvtepi8_epi64, STORE32)
+WIDE_LOOP(i16_i64_avx2, "avx2", 4, 2, 8, LOAD8, _mm256_cvtepi16_epi64, STORE32)
+WIDE_LOOP(i32_i64_avx2, "avx2", 4, 4, 8, LOAD16, _mm256_cvtepi32_epi64, STORE32)
 
 WIDE_LOOP(u8_i32_avx512, "avx512f", 16, 1, 4, LOAD16, _mm512_cvtepu8_epi32, STORE64)
 WIDE_LOOP(u16_i32_avx512, "avx512f", 16, 2, 4, LOAD32, _mm512_cvtepu16_epi32, STORE64)
@@ -70,6 +75,11 @@ WIDE_LOOP(u32_i32_avx512, "avx512f", 16, 4, 4, LOAD64, SAME, STORE64)
 WIDE_LOOP(u8_i64_avx512, "avx512f", 8, 1, 8, LOAD8, _mm512_cvtepu8_epi64, STORE64)
 WIDE_LOOP(u16_i64_avx512, "avx512f", 8, 2, 8, LOAD16, _mm512_cvtepu16_epi64, STORE64)
 WIDE_LOOP(u32_i64_avx512, "avx512f", 8, 4, 8, LOAD32, _mm512_cvtepu32_epi64, STORE64)
+WIDE_LOOP(i8_i32_avx512, "avx512f", 16, 1, 4, LOAD16, _mm512_cvtepi8_epi32, STORE64)
+WIDE_LOOP(i16_i32_avx512, "avx512f", 16, 2, 4, LOAD32, _mm512_cvtepi16_epi32, STORE64)
+WIDE_LOOP(i8_i64_avx512, "avx512f", 8, 1, 8, LOAD8, _mm512_cvtepi8_epi64, STORE64)
+WIDE_LOOP(i16_i64_avx512, "avx512f", 8, 2, 8, LOAD16, _mm512_cvtepi16_epi64, STORE64)
+WIDE_LOOP(i32_i64_avx512, "avx512f", 8, 4, 8, LOAD32, _mm512_cvtepi32_epi64, STORE64)
 
 /* The arithmetic of convert.h, on many elements at once. f32 travels as integers. */
 #define AVX2 __attribute__((target("avx2,f16c"))) static inline
@@ -185,11 +195,13 @@ enum { WITH_AVX2 = 1, WITH_AVX512, LEVEL_COUNT };
 	[HR_DTYPE_##a][HR_DTYPE_##b] = {[WITH_AVX2] = name##_avx2, [WITH_AVX512] = name##_avx512}
 
 static const wide_fn wide[HR_DTYPE_COUNT_][HR_DTYPE_COUNT_][LEVEL_COUNT] = {
-	ROW(U8, I32, u8_i32),     ROW(U8, I64, u8_i64),   ROW(U16, I32, u16_i32),
-	ROW(U16, I64, u16_i64),   ROW(U32, I32, u32_i32), ROW(U32, I64, u32_i64),
-	ROW(F16, BF16, f16_bf16), ROW(F16, F32, f16_f32), ROW(BF16, F16, bf16_f16),
-	ROW(BF16, F32, bf16_f32), ROW(F32, F16, f32_f16), ROW(F32, BF16, f32_bf16),
-	ROW(F32, F64, f32_f64),   ROW(F64, F32, f64_f32),
+	ROW(U8, I32, u8_i32),   ROW(U8, I64, u8_i64),     ROW(U16, I32, u16_i32),
+	ROW(U16, I64, u16_i64), ROW(U32, I32, u32_i32),   ROW(U32, I64, u32_i64),
+	ROW(I8, I32, i8_i32),   ROW(I8, I64, i8_i64),     ROW(I16, I32, i16_i32),
+	ROW(I16, I64, i16_i64), ROW(I32, I64, i32_i64),   ROW(F16, BF16, f16_bf16),
+	ROW(F16, F32, f16_f32), ROW(BF16, F16, bf16_f16), ROW(BF16, F32, bf16_f32),
+	ROW(F32, F16, f32_f16), ROW(F32, BF16, f32_bf16), ROW(F32, F64, f32_f64),
+	ROW(F64, F32, f64_f32),
 };
 
 /* To the nearest, nothing flushed, nothing trapped: what a processor starts with. */

@@ -369,6 +369,7 @@ static int read_info(struct hr__cuda_device *cd, int version)
 	info->registers_read_only_host = read_only != 0;
 	if (hr__cuda_exports(cd))
 		cd->dev.caps |= HR__MEM_CAP_EXPORT;
+	cd->order = hr__cuda_find_order(cd);
 	snprintf(info->driver, sizeof(info->driver), "%d.%d", version / 1000, version % 1000 / 10);
 	cd->blocks_max = hr_config_get()->gather_blocks;
 	if (!cd->blocks_max)

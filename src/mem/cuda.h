@@ -33,12 +33,20 @@ enum {
 		HR__KERNEL_COUNT,
 };
 
+/* How the device's work gets to see what a drive has written to its memory. */
+enum hr__cuda_order {
+	HR__CUDA_UNORDERED = 0, /* not at all: nothing may be exported */
+	HR__CUDA_BY_FLUSH = 1,
+	HR__CUDA_ORDERED = 2, /* always */
+};
+
 struct hr__cuda_device {
 	struct hr_device dev;
 	const struct hr__cuda_api *cu;
 	int ordinal, device;
 	struct hr__cu_ctx *ctx; /* primary: the one that frameworks use too */
 	int priority_least;
+	enum hr__cuda_order order;
 	uint32_t blocks_max;          /* of a gather kernel's grid */
 	struct hr__cu_module *module; /* NULL: no kernels, see info.kernels_reason */
 	struct hr__cu_function *kernels[HR__KERNEL_COUNT];
@@ -70,8 +78,10 @@ int hr__cuda_refuse_capture(const struct hr__cuda_device *cd, struct hr__cu_stre
 /* hr__cuda_fail() - sentence and code for a failed driver call. @what: what it was for. */
 int hr__cuda_fail(const struct hr__cuda_device *cd, int result, const char *what);
 
-/* cuda_export.c: can the driver export memory, and do it. */
+/* cuda_export.c: can the driver export memory, and do it; what drives have written is seen. */
 bool hr__cuda_exports(const struct hr__cuda_device *cd);
+enum hr__cuda_order hr__cuda_find_order(const struct hr__cuda_device *cd);
+int hr__cuda_flush(struct hr_lane *lane);
 int hr__cuda_export(struct hr_device *dev, const void *ptr, uint64_t len, struct hr__export *out);
 
 int hr__cuda_lane_open(struct hr_device *dev, void *native, struct hr_lane **out);

@@ -43,6 +43,8 @@ enum {
 enum {
 	HR__CU_ATTR_MULTIPROCESSORS = 16,
 	HR__CU_ATTR_READ_ONLY_HOST_REGISTER = 113,
+	HR__CU_ATTR_PEER_FLUSH = 117,
+	HR__CU_ATTR_PEER_ORDER = 118,
 	HR__CU_ATTR_DMA_BUF = 124,
 };
 
@@ -64,6 +66,14 @@ enum {
 	HR__CU_CAPTURE_NONE = 0,
 	HR__CU_CAPTURE_RELAXED = 2,
 };
+/* Writes of peers (PEER_ORDER): from OWNER on the device's own work sees them without a flush. */
+enum {
+	HR__CU_ORDER_OWNER = 100,
+	HR__CU_FLUSH_CURRENT = 0, /* of the current context's device... */
+	HR__CU_FLUSH_OWNER = 100, /* ...for its own work */
+	HR__CU_FLUSH_BY_HOST = 1, /* a bit of PEER_FLUSH: flush_writes() works */
+};
+
 enum { HR__CU_RANGE_DMA_BUF = 1 }; /* what handle_for_range() makes: an int, a descriptor */
 
 /* Flags. */
@@ -151,6 +161,7 @@ struct hr__cu_function;
 	  (int device, unsigned int *flags, int *active))                                          \
 	X(handle_for_range, "cuMemGetHandleForAddressRange",                                       \
 	  (void *handle, uint64_t ptr, size_t len, int type, unsigned long long flags))            \
+	X(flush_writes, "cuFlushGPUDirectRDMAWrites", (int target, int scope))                     \
 	X(stream_write64, "cuStreamWriteValue64_v2",                                               \
 	  (struct hr__cu_stream * stream, uint64_t address, uint64_t value, unsigned int flags))
 

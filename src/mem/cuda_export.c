@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem/cuda_export.c - a CUDA allocation as a dma-buf, for drives that write into it. Whole allocations
- * are exported: a framework's allocator hands out parts of one, and their pages could not be told
- * apart.
+ * mem/cuda_export.c - a CUDA allocation as a dma-buf, for drives that write into it, and the order
+ * between their writes and the device's work. Whole allocations are exported: a framework's allocator
+ * hands out parts of one, and their pages could not be told apart.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,6 +22,38 @@ bool hr__cuda_exports(const struct hr__cuda_device *cd)
 	return cd->cu->handle_for_range &&
 	       !cd->cu->device_get_attribute(&supported, HR__CU_ATTR_DMA_BUF, cd->device) &&
 	       supported == 1;
+}
+
+/* A driver that does not know the question promises nothing. */
+enum hr__cuda_order hr__cuda_find_order(const struct hr__cuda_device *cd)
+{
+	int order = 0, flush = 0;
+
+	if (cd->cu->device_get_attribute(&order, HR__CU_ATTR_PEER_ORDER, cd->device))
+		order = 0;
+	if (order >= HR__CU_ORDER_OWNER)
+		return HR__CUDA_ORDERED;
+	if (cd->cu->device_get_attribute(&flush, HR__CU_ATTR_PEER_FLUSH, cd->device))
+		flush = 0;
+	return flush & HR__CU_FLUSH_BY_HOST && cd->cu->flush_writes ? HR__CUDA_BY_FLUSH
+								    : HR__CUDA_UNORDERED;
+}
+
+int hr__cuda_flush(struct hr_lane *lane)
+{
+	const struct hr__cuda_device *cd = (const struct hr__cuda_device *)lane->dev;
+	int result, ret;
+
+	if (cd->order == HR__CUDA_ORDERED)
+		return 0;
+	if (cd->order == HR__CUDA_UNORDERED)
+		return -ENOTSUP;
+	ret = hr__cuda_enter(cd);
+	if (ret)
+		return ret;
+	result = cd->cu->flush_writes(HR__CU_FLUSH_CURRENT, HR__CU_FLUSH_OWNER);
+	hr__cuda_leave(cd);
+	return result ? hr__cuda_fail(cd, result, "writes of a drive cannot be flushed") : 0;
 }
 
 static int refuse(const struct hr__cuda_device *cd, uint64_t base, size_t size)
@@ -67,6 +99,11 @@ int hr__cuda_export(struct hr_device *dev, const void *ptr, uint64_t len, struct
 
 	if (!(dev->caps & HR__MEM_CAP_EXPORT))
 		return -ENOTSUP;
+	if (cd->order == HR__CUDA_UNORDERED)
+		return hr__fail(HR_E_NO_PATH,
+				"%s: its driver neither orders nor flushes what a drive writes to "
+				"it; update the driver",
+				dev->info.name);
 	ret = hr__cuda_enter(cd);
 	if (ret)
 		return ret;

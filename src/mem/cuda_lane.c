@@ -573,6 +573,7 @@ static const struct hr__lane_ops lane_ops = {
 	.wait = lane_wait,
 	.mark = lane_mark,
 	.call = lane_call,
+	.flush = hr__cuda_flush,
 	.close = lane_close,
 };
 

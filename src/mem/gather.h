@@ -55,7 +55,12 @@ struct hr__gather_args {
 	X(hr_gather_f32_f16, HR_DTYPE_F32, HR_DTYPE_F16)                                           \
 	X(hr_gather_f32_bf16, HR_DTYPE_F32, HR_DTYPE_BF16)                                         \
 	X(hr_gather_f32_f64, HR_DTYPE_F32, HR_DTYPE_F64)                                           \
-	X(hr_gather_f64_f32, HR_DTYPE_F64, HR_DTYPE_F32)
+	X(hr_gather_f64_f32, HR_DTYPE_F64, HR_DTYPE_F32)                                           \
+	X(hr_gather_i8_i32, HR_DTYPE_I8, HR_DTYPE_I32)                                             \
+	X(hr_gather_i16_i32, HR_DTYPE_I16, HR_DTYPE_I32)                                           \
+	X(hr_gather_i8_i64, HR_DTYPE_I8, HR_DTYPE_I64)                                             \
+	X(hr_gather_i16_i64, HR_DTYPE_I16, HR_DTYPE_I64)                                           \
+	X(hr_gather_i32_i64, HR_DTYPE_I32, HR_DTYPE_I64)
 
 /*
  * hr__gather_head() - bytes that a piece's first 16-byte chunk lies before the piece. Copies make

@@ -85,12 +85,26 @@ template <int from> HR_DEVICE uint32_t hr_element(hr_v4 chunk, int i)
 	return (word >> (8 * (i * from & 3))) & (from == 2 ? 0xffff : 0xff);
 }
 
+/* The same as a number with a sign. */
+template <int from> HR_DEVICE int32_t hr_signed(hr_v4 chunk, int i)
+{
+	uint32_t shift = 32 - 8 * from;
+
+	return (int32_t)(hr_element<from>(chunk, i) << shift) >> shift;
+}
+
 /*
  * Integers that grow, and bytes that stay: a kernel's template argument, as hr_number below.
  * put() stores a chunk converted, of its 16 source bytes those of [before, left).
  */
-template <int from_size, int to_size> struct hr_integer {
+template <int from_size, int to_size, int has_sign = 0> struct hr_integer {
 	enum { from = from_size, to = to_size, cast = from_size != to_size };
+
+	HR_DEVICE uint64_t grown(hr_v4 chunk, int i)
+	{
+		return has_sign ? (uint64_t)(int64_t)hr_signed<from>(chunk, i)
+				: hr_element<from>(chunk, i);
+	}
 
 	HR_DEVICE void whole(uint64_t dst, hr_v4 chunk, uint32_t align)
 	{
@@ -105,9 +119,10 @@ template <int from_size, int to_size> struct hr_integer {
 			HR_UNROLL
 			for (int j = 0; j < 4; j++) {
 				if (to == 4)
-					v[j] = hr_element<from>(chunk, 4 * i + j);
+					v[j] = (uint32_t)grown(chunk, 4 * i + j);
 				else
-					v[j] = j & 1 ? 0 : hr_element<from>(chunk, 2 * i + j / 2);
+					v[j] = (uint32_t)(grown(chunk, 2 * i + j / 2) >>
+							  (j & 1 ? 32 : 0));
 			}
 			hr_store_vector(dst + 16 * i, v, align);
 		}
@@ -118,8 +133,7 @@ template <int from_size, int to_size> struct hr_integer {
 		HR_UNROLL
 		for (int i = 0; i < 16 / from; i++) {
 			if (i * from >= first && i * from < end)
-				hr_store_element<to>(dst + i * to, hr_element<from>(chunk, i),
-						     align);
+				hr_store_element<to>(dst + i * to, grown(chunk, i), align);
 		}
 	}
 
@@ -355,3 +369,8 @@ HR_GATHER(hr_gather_f32_f16, hr_number<hr_f32_f16>)
 HR_GATHER(hr_gather_f32_bf16, hr_number<hr_f32_bf16>)
 HR_GATHER(hr_gather_f32_f64, hr_number<hr_f32_f64>)
 HR_GATHER(hr_gather_f64_f32, hr_number<hr_f64_f32>)
+HR_GATHER(hr_gather_i8_i32, hr_integer<1, 4, 1>)
+HR_GATHER(hr_gather_i16_i32, hr_integer<2, 4, 1>)
+HR_GATHER(hr_gather_i8_i64, hr_integer<1, 8, 1>)
+HR_GATHER(hr_gather_i16_i64, hr_integer<2, 8, 1>)
+HR_GATHER(hr_gather_i32_i64, hr_integer<4, 8, 1>)

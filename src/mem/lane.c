@@ -15,7 +15,7 @@ int hr_lane_open(struct hr_device *dev, void *native, struct hr_lane **out)
 	if (ret)
 		return ret;
 	assert(lane->ops->move && lane->ops->poll && lane->ops->wait && lane->ops->mark &&
-	       lane->ops->call && lane->ops->close);
+	       lane->ops->call && lane->ops->flush && lane->ops->close);
 	lane->dev = dev;
 	hr__device_get(dev);
 	*out = lane;

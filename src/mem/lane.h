@@ -50,6 +50,11 @@ struct hr__lane_ops {
 	int (*mark)(struct hr_lane *lane, uint64_t *ticket);
 	/* Call @fn(arg) on a thread of the device once the lane gets here; it must not call the device. */
 	int (*call)(struct hr_lane *lane, void (*fn)(void *arg), void *arg);
+	/*
+	 * What a drive has written to the device's memory, and its completion was seen, is there for
+	 * all work of the device that begins from now on, on any lane. Return: 0 or -code.
+	 */
+	int (*flush)(struct hr_lane *lane);
 	void (*close)(struct hr_lane *lane);
 };
 

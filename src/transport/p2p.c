@@ -30,6 +30,7 @@ struct p2p {
 	struct hr__staging ring;
 	struct hr__p2p_window *window; /* onto the ring; NULL until the first buffer */
 	void *memory;                  /* the ring's device address */
+	struct hr__seg_list landed;    /* reads; the device may not see their bytes yet */
 	struct hr__seg_list
 		waiting; /* staged, not moved yet: reads out of the ring, writes into it */
 	struct hr__seg_list moving;  /* on the lane, in the order of their tickets */
@@ -194,10 +195,28 @@ static void p2p_arrived(struct hr__transport *t, struct hr__seg *seg)
 	struct p2p *p = (struct p2p *)t;
 
 	hr__seg_arrive(seg, p->env.gathered);
-	if (seg->plan.in_place || seg->op == HR_WRITE || seg->error)
+	if (seg->op == HR_WRITE || seg->error)
 		finish(p, seg);
 	else
-		hr__seg_list_add(&p->waiting, seg);
+		hr__seg_list_add(&p->landed, seg);
+}
+
+/*
+ * The drive's completions went to host memory, its data to the device: nothing but the device's own
+ * promise, or a flush, puts the two in order. One for all that came meanwhile.
+ */
+static void flush_landed(struct p2p *p)
+{
+	struct hr__seg *seg;
+	int ret = p->landed.head ? p->lane->ops->flush(p->lane) : 0;
+
+	while ((seg = hr__seg_list_take(&p->landed))) {
+		seg->error = ret < 0 ? ret : 0;
+		if (seg->plan.in_place || seg->error)
+			finish(p, seg);
+		else
+			hr__seg_list_add(&p->waiting, seg);
+	}
 }
 
 static void add_moves(struct p2p *p, const struct hr__seg *seg)
@@ -277,6 +296,7 @@ static uint32_t p2p_reap(struct hr__transport *t, struct hr__seg **out, uint32_t
 {
 	struct p2p *p = (struct p2p *)t;
 
+	flush_landed(p);
 	while (p->waiting.head)
 		issue_run(p);
 	harvest(p);

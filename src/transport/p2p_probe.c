@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <headrace/error.h>
 
@@ -106,7 +107,9 @@ static int try_block(struct probe *p, uint64_t off)
 			   0);
 	if (n != BLOCK)
 		return say(p, "failed", n < 0 ? n : -EIO);
-	ret = copy(p, HR__DEVICE_TO_PLAIN, p->got, p->device);
+	ret = p->lane->ops->flush(p->lane);
+	if (!ret)
+		ret = copy(p, HR__DEVICE_TO_PLAIN, p->got, p->device);
 	if (ret)
 		return ret;
 	if (memcmp(p->got, p->want, BLOCK))
@@ -179,17 +182,40 @@ static int write_block(struct probe *p, int fd, uint64_t off)
 	return 0;
 }
 
-/* Into a nameless file beside the one that is meant: nobody's data is touched. */
+/*
+ * A nameless file in the folder of @file, which the kernel knows best: imported files have no name, and a
+ * link may lie on another drive. Return: descriptor or -errno.
+ */
+static int open_beside(const struct hr_file *file)
+{
+	char link[40], path[PATH_MAX];
+	struct stat mine, other;
+	ssize_t n;
+	int fd;
+
+	if (file->is_block_device)
+		return -EOPNOTSUPP;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	path[n > 0 ? n : 0] = '\0';
+	if (path[0] != '/')
+		return -ENOENT;
+	strrchr(path, '/')[1] = '\0';
+	fd = hr__sys->open(path, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return fd;
+	if (!hr__sys->fstat(file->fd, &mine) && !hr__sys->fstat(fd, &other) &&
+	    mine.st_dev == other.st_dev)
+		return fd;
+	hr__sys->close(fd);
+	return -EXDEV;
+}
+
+/* Into a file beside the one that is meant: nobody's data is touched. */
 static int try_writes(struct probe *p, const struct hr__p2p_drives *drives)
 {
-	const char *path = p->file->path, *slash = strrchr(path, '/');
-	char folder[PATH_MAX];
-	int fd = -EOPNOTSUPP, ret = 0;
+	int fd = open_beside(p->file), ret = 0;
 
-	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
-		 slash ? path : ".");
-	if (!p->file->is_block_device && path[0])
-		fd = hr__sys->open(folder, O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return say(p, "found no place for a nameless file beside this one", fd);
 	if (drives->stride)
@@ -281,6 +307,8 @@ static int prove(struct probe *p, const struct hr__p2p_drives *drives)
 
 	if (!ret)
 		ret = run(p, drives);
+	if (ret && !p->reason[0])
+		snprintf(p->reason, p->reason_size, "%s", hr_error_detail());
 	close_probe(p);
 	/* Another file may tell more, the module may be loaded: that is not remembered. */
 	if (!ret && p->compared < (drives->stride ? drives->n : 1)) {
@@ -303,6 +331,7 @@ int hr__p2p_proven(const struct hr_file *file, struct hr_device *dev, enum hr_op
 	const struct verdict *v;
 	int ret = 0;
 
+	reason[0] = '\0';
 	pthread_mutex_lock(&lock);
 	v = find_verdict(dev, op, drives->name);
 	if (!v) {

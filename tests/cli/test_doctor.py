@@ -18,6 +18,10 @@ class Doctor(common.CliTest):
         self.assertEqual(set(got["alignment"]), {"offset_bytes", "memory_bytes"})
         self.assertIn(got["residency"]["state"], ("hot", "cold", "mixed", "unknown"))
         self.assertTrue(got["extents"] or got["extents_reason"])
+        self.assertEqual(got["layers"][0]["name"], got["file_system"])
+        self.assertRegex(got["residency_map"], r"^[#+.?]{1,64}$")
+        self.assertEqual(got["read"]["reads"], got["read"]["in_place"] + got["read"]["staged"])
+        self.assertGreaterEqual(got["read"]["bytes"], 100000)
         for key in ("block_device", "file_system", "device", "queue"):
             self.assertTrue(key in got, key)
 
@@ -51,7 +55,7 @@ class Doctor(common.CliTest):
         f = self.raw("data", b"x" * 100000)
         got = self.ok("check", "--json", self.dir, f).json
         self.assertEqual([g["name"] for g in got["groups"]],
-                         ["kernel", "gpu", "storage", "limits", "libraries"])
+                         ["kernel", "gpu", "storage", "file system", "limits", "libraries"])
         items = {i["name"]: i for g in got["groups"] for i in g["items"]}
         for item in items.values():
             self.assertIn(item["state"], ("ok", "limited", "no"))
@@ -59,6 +63,26 @@ class Doctor(common.CliTest):
         for name in ("version", "io_uring", "PCI_P2PDMA", "RLIMIT_MEMLOCK", "IOMMU", "udev"):
             self.assertIn(name, items)
         self.assertIsInstance(got["pairs"], list)
+        for pair in got["pairs"]:
+            self.assertTrue(pair["cause"] and (pair["fix"] or pair["direct"] == "ok"), pair)
+
+    def test_measure(self):
+        """What was measured is a line and the range of the pair; a file too short is said to be."""
+        f = self.raw("data", b"x" * (4 << 20))
+        got = self.ok("check", "--device", "host", "--measure", "--json", f, self.dir).json
+        items = [i for g in got["groups"] for i in g["items"] if i["name"] == "measured"]
+        self.assertEqual([i["state"] for i in items], ["ok", "ok"], items)
+        for pair in got["pairs"]:
+            if pair["basis"] == "measured":
+                self.assertLess(0, pair["expected_bytes_per_second"]["low"])
+                self.assertLess(pair["expected_bytes_per_second"]["low"],
+                                pair["expected_bytes_per_second"]["high"])
+        got = self.ok("check", "--device", "host", "--measure", "--json", self.raw("s", b"x")).json
+        items = {i["name"]: i for g in got["groups"] for i in g["items"]}
+        self.assertEqual(items["measured"]["state"], "limited")
+        self.assertIn("too short", items["measured"]["cause"])
+        self.fails(2, ["--measure needs the machine itself"], "check", "--measure", "--root", self.dir)
+        self.no_leftovers("data", "s")
 
     def test_check_for_people(self):
         done = self.ok("check")

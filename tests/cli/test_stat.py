@@ -110,6 +110,9 @@ class Stat(common.CliTest):
         self.assertEqual(first["loaders"], 1)
         self.assertTrue(0 <= first["waiting_share"] <= 1 and 0 <= first["cached_share"] <= 1)
         self.assertLessEqual(first["latency_us"]["p50"], first["latency_us"]["p99_9"])
+        self.assertTrue(first["latency_histogram"])
+        for row in first["latency_histogram"]:
+            self.assertTrue(row["requests"] > 0 and (row["below_us"] is None or row["below_us"] > 0))
         self.assertEqual(sum(e["requests"] for e in first["engines"]), first["requests"])
         paths = set(first["bytes_by_path"])
         self.assertTrue(paths and paths <= {"bounce", "pagecache"}, str(paths))
@@ -130,6 +133,41 @@ class Stat(common.CliTest):
         self.assertNotIn("\033", "".join(lines))
         listing = self.ok("stat", env=self.env).out
         self.assertRegex(listing, rf"(?m)^ *{child.pid}  headrace ")
+        self.stop(child)
+
+    def on_terminal(self, *args):
+        """What a terminal of its own shows, to the end."""
+        leader, follower = os.openpty()
+        watch = subprocess.Popen([common.HEADRACE, "stat", *args], stdout=follower, stdin=follower,
+                                 stderr=subprocess.PIPE, env={**os.environ, **self.env})
+        os.close(follower)
+        self.addCleanup(watch.stderr.close)
+        seen = b""
+        while True:
+            try:
+                part = os.read(leader, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            seen += part
+        os.close(leader)
+        self.assertEqual(watch.wait(common.BOUND_SECONDS), 0, watch.stderr.read())
+        return seen.decode()
+
+    def test_live_table(self):
+        """Per path, per reason, the histogram and the share of waiting; drawn over itself."""
+        child = self.start()
+        shown = self.on_terminal(str(child.pid), "--interval", "0.05", "--count", "3")
+        self.assertEqual(len(re.findall(r"process +%d" % child.pid, shown)), 3)
+        self.assertEqual(len(re.findall(r"\x1b\[\d+A", shown)), 2)
+        for line in (r"path (bounce|pagecache) +\S+ \S+ +\S+ .B/s", r"requests +[\d.]+/s",
+                     r"latency +p50 [\d.]+ us", r"1 us \[[ .:=+*#-]{20}\] 0.5 s", r"waiting +[\d.]+ %",
+                     r"refused \d+ +\S+", r"queue +\d+ requests open"):
+            self.assertRegex(shown, line)
+        shown = self.on_terminal("--interval", "0.05", "--count", "2")
+        self.assertEqual(shown.count("\x1b[H"), 2)
+        self.assertEqual(len(re.findall(rf"{child.pid}  headrace ", shown)), 2)
         self.stop(child)
 
     def test_prometheus(self):

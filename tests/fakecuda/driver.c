@@ -13,7 +13,7 @@
 #define DEVICES_MAX 8
 #define STACK_MAX 16
 #define MEMORY_BYTES (4ull << 30)
-#define FUNCTIONS_MAX 16
+#define FUNCTIONS_MAX 32
 
 struct fake_ctx {
 	long refs; /* the device is its place in the array */
@@ -120,6 +120,12 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 	case HR__CU_ATTR_READ_ONLY_HOST_REGISTER:
 		*value = fake_setting(FAKE_NO_READ_ONLY) != 1;
 		return 0;
+	case HR__CU_ATTR_PEER_ORDER:
+		*value = (int)fake_setting(FAKE_PEER_ORDER);
+		return *value < 0 ? HR__CU_INVALID_VALUE : 0;
+	case HR__CU_ATTR_PEER_FLUSH:
+		*value = (int)fake_setting(FAKE_PEER_FLUSH);
+		return 0;
 	case HR__CU_ATTR_DMA_BUF:
 		*value = fake_setting(FAKE_EXPORT) != 0;
 		return 0;
@@ -130,13 +136,20 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 
 int cuDeviceTotalMem_v2(size_t *bytes, int device)
 {
-	*bytes = MEMORY_BYTES;
+	uint32_t pci;
+
+	*bytes = fake_setting(FAKE_BAR) ? fake_bar_size(&pci) : MEMORY_BYTES;
 	return enter_device(__func__, device);
 }
 
 int cuDeviceGetPCIBusId(char *id, int len, int device)
 {
-	snprintf(id, (size_t)len, "0000:%02X:00.0", 0xa0 + device);
+	uint32_t pci = (0xa0u + (unsigned int)device) << 8;
+
+	if (fake_setting(FAKE_BAR))
+		fake_bar_size(&pci);
+	snprintf(id, (size_t)len, "%04X:%02X:%02X.%X", pci >> 16, pci >> 8 & 0xff, pci >> 3 & 0x1f,
+		 pci & 7);
 	return enter_device(__func__, device);
 }
 

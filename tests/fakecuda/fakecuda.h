@@ -21,6 +21,11 @@
  *   "no_register"  host memory cannot be registered (0)
  *   "no_memops"    streams cannot write values (0)
  *   "export"       memory can become a dma-buf; costs a descriptor each (0)
+ *   "peer_order"   what the device says of writes of peers: 0 they need a flush; below 0 it does not
+ *                  know the question (100)
+ *   "peer_flush"   ways to flush them, as bits: 1 by a call (1)
+ *   "bar"          device memory is the BAR of /dev/headrace_vgpu0; by the environment only (0)
+ *   "free_waits"   freeing device memory waits for all streams, as drivers do (0)
  *   "no_read_only" host memory cannot be registered read-only; 2: nor does the device say so (0)
  * Return: 0, -1 for an unknown name.
  */
@@ -35,9 +40,17 @@ void fakecuda_reset(void);
 /*
  * fakecuda_get() - a counter. Alive now: "allocs", "bytes", "host_allocs", "registered", "streams",
  * "events", "modules", "contexts" (references), "pushed" (contexts on the stacks of all threads).
- * Ever: "copies", "launches", "calls", "misuse". Return: -1 for an unknown name.
+ * Ever: "copies", "launches", "calls", "flushes", "misuse". Return: -1 for an unknown name.
  */
 long fakecuda_get(const char *name);
+
+/*
+ * fakecuda_peer_wrote() - a peer has written device memory. Where "peer_order" is below 100, work that
+ * is queued before the next flush is a misuse: it may see what was there before.
+ * fakecuda_unflushed() - 1 between the two.
+ */
+void fakecuda_peer_wrote(void);
+int fakecuda_unflushed(void);
 
 /* fakecuda_misuse() - what the last misuse was; "" if there was none. */
 const char *fakecuda_misuse(void);

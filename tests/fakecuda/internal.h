@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fakecuda/internal.h - what the parts of the pretended driver share: state.c (settings, faults,
- * counters), memory.c, stream.c, driver.c (everything else) and kernels.cpp.
+ * counters), memory.c, bar.c, stream.c, driver.c (everything else) and kernels.cpp.
  */
 #ifndef FAKECUDA_INTERNAL_H
 #define FAKECUDA_INTERNAL_H
@@ -28,6 +28,7 @@ enum fake_counter {
 	FAKE_COPIES = FAKE_ALIVE_COUNT,
 	FAKE_LAUNCHES,
 	FAKE_CALLS,
+	FAKE_FLUSHES,
 	FAKE_MISUSE,
 	FAKE_COUNTER_COUNT,
 };
@@ -41,6 +42,10 @@ enum fake_setting {
 	FAKE_NO_READ_ONLY,
 	FAKE_NO_MEMOPS,
 	FAKE_EXPORT,
+	FAKE_PEER_ORDER,
+	FAKE_PEER_FLUSH,
+	FAKE_BAR,
+	FAKE_FREE_WAITS,
 	FAKE_SETTING_COUNT,
 };
 
@@ -57,6 +62,8 @@ int fake_context_current(void); /* ordinal of its device, -1 if there is none */
 
 bool fake_lost(void);
 void fake_lose(void);
+/* Work is queued that reads device memory: a misuse between a peer's write and a flush. */
+void fake_reads_device(const char *what);
 /* One operation of a stream is about to run; false: the device is lost. */
 bool fake_step(void);
 
@@ -68,6 +75,18 @@ void *fake_translate(uint64_t address, uint64_t len, const char *what);
 bool fake_is_pinned(const void *host, uint64_t len);
 /* Where a copy finds the host memory at @host: itself, or fetched if it is a registered file. */
 void *fake_host_source(uint64_t host, uint64_t len);
+
+/*
+ * bar.c: memory in a BAR. Return: where streams find it, NULL if there is no room; @map: the program's
+ * addresses. A dma-buf of [@alias, +@len), or -1. Its size, and the PCI function as a number.
+ */
+char *fake_bar_alloc(uint64_t len, char **map);
+void fake_bar_free(const char *alias);
+int fake_bar_export(const char *alias, uint64_t len);
+uint64_t fake_bar_size(uint32_t *pci);
+
+/* stream.c: wait until no stream has anything to do. */
+void fake_streams_idle(void);
 
 /* mapped.c: registered files, which may shrink at any time; per thread and operation. */
 void *fake_mapped_read(const void *host, uint64_t len);

@@ -2,9 +2,9 @@
 /*
  * fakecuda/memory.c - device memory that the CPU cannot touch, and host memory that the device can.
  *
- * Each allocation is a memfd that is mapped twice: PROT_NONE at the address that the program gets,
- * and writable at an alias that only streams know. Addresses are never used twice, so that a freed
- * pointer is recognised.
+ * Each allocation is a memfd, or a part of a BAR, that is mapped twice: PROT_NONE at the address that
+ * the program gets, and writable at an alias that only streams know. Addresses are never used twice, so
+ * that a freed pointer is recognised.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@ struct alloc {
 	size_t map_len;
 	uint64_t base, len;
 	int device, fd;
+	bool in_bar;
 };
 
 struct pinned {
@@ -71,9 +72,37 @@ static struct alloc *find_alloc(uint64_t at, uint64_t len)
 	return a;
 }
 
+/* Memory and its two mappings. Return: false where there is none. */
+static bool back(struct alloc *a)
+{
+	int fd;
+
+	if (fake_setting(FAKE_BAR)) {
+		a->in_bar = true;
+		a->alias = fake_bar_alloc(a->map_len, &a->map);
+		return a->alias && a->map != MAP_FAILED;
+	}
+	fd = memfd_create("fakecuda", MFD_CLOEXEC);
+	if (fd < 0)
+		abort();
+	if (ftruncate(fd, (off_t)a->map_len)) {
+		close(fd);
+		return false;
+	}
+	a->map = mmap(NULL, a->map_len, PROT_NONE, MAP_SHARED, fd, 0);
+	a->alias = mmap(NULL, a->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fake_setting(FAKE_EXPORT))
+		a->fd = fd;
+	else
+		close(fd);
+	if (a->map == MAP_FAILED || a->alias == MAP_FAILED)
+		abort();
+	return true;
+}
+
 int cuMemAlloc_v2(uint64_t *ptr, size_t len)
 {
-	int fd, result = fake_enter_context(__func__);
+	int result = fake_enter_context(__func__);
 	struct alloc *a;
 
 	if (result)
@@ -81,24 +110,14 @@ int cuMemAlloc_v2(uint64_t *ptr, size_t len)
 	if (!len)
 		return HR__CU_INVALID_VALUE;
 	a = calloc(1, sizeof(*a));
-	fd = memfd_create("fakecuda", MFD_CLOEXEC);
-	if (!a || fd < 0)
+	if (!a)
 		abort();
+	a->fd = -1;
 	a->map_len = (len + SMALL_SHIFT + PAGE - 1) / PAGE * PAGE;
-	if (ftruncate(fd, (off_t)a->map_len)) {
-		close(fd);
+	if (!back(a)) {
 		free(a);
 		return HR__CU_OUT_OF_MEMORY;
 	}
-	a->map = mmap(NULL, a->map_len, PROT_NONE, MAP_SHARED, fd, 0);
-	a->alias = mmap(NULL, a->map_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	a->fd = -1;
-	if (fake_setting(FAKE_EXPORT))
-		a->fd = fd;
-	else
-		close(fd);
-	if (a->map == MAP_FAILED || a->alias == MAP_FAILED)
-		abort();
 	memset(a->alias, 0xa5, a->map_len < SMALL_BYTES ? a->map_len : SMALL_BYTES);
 	a->base = (uintptr_t)a->map + (len < SMALL_BYTES ? SMALL_SHIFT : 0);
 	a->len = len;
@@ -122,6 +141,8 @@ int cuMemFree_v2(uint64_t ptr)
 
 	if (result)
 		return result;
+	if (fake_setting(FAKE_FREE_WAITS))
+		fake_streams_idle();
 	pthread_mutex_lock(&lock);
 	a = find_alloc(ptr, 0);
 	if (a && a->base == ptr && a->alias) {
@@ -137,7 +158,10 @@ int cuMemFree_v2(uint64_t ptr)
 			    (unsigned long long)ptr);
 		return HR__CU_INVALID_VALUE;
 	}
-	munmap(alias, len);
+	if (a->in_bar)
+		fake_bar_free(alias);
+	else
+		munmap(alias, len);
 	fake_count(FAKE_ALLOCS, -1);
 	fake_count(FAKE_BYTES, -(long)a->len);
 	return 0;
@@ -174,7 +198,9 @@ int cuMemGetHandleForAddressRange(void *handle, uint64_t ptr, size_t len, int ty
 		return HR__CU_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
 	a = find_alloc(ptr, len);
-	if (a && a->alias && a->base == ptr && a->fd >= 0)
+	if (a && a->alias && a->base == ptr && a->in_bar)
+		fd = fake_bar_export(a->alias + (a->base - (uintptr_t)a->map), len);
+	else if (a && a->alias && a->base == ptr && a->fd >= 0)
 		fd = dup(a->fd);
 	pthread_mutex_unlock(&lock);
 	if (fd < 0)

@@ -17,16 +17,21 @@
 #define LAUNCH_FAILED 719
 
 static const char *const counter_names[FAKE_COUNTER_COUNT] = {
-	"allocs",   "bytes",  "host_allocs", "registered", "streams", "events", "modules",
-	"contexts", "pushed", "copies",      "launches",   "calls",   "misuse",
+	"allocs",   "bytes",  "host_allocs", "registered", "streams", "events",  "modules",
+	"contexts", "pushed", "copies",      "launches",   "calls",   "flushes", "misuse",
 };
 
 static const char *const setting_names[FAKE_SETTING_COUNT] = {
-	"devices",     "version",      "delay_us",  "lost_after",
-	"no_register", "no_read_only", "no_memops", "export",
+	"devices",   "version", "delay_us",   "lost_after", "no_register", "no_read_only",
+	"no_memops", "export",  "peer_order", "peer_flush", "bar",         "free_waits",
 };
 
-static const long setting_defaults[FAKE_SETTING_COUNT] = {2, 13000, 0, 0, 0, 0, 0, 0};
+static const long setting_defaults[FAKE_SETTING_COUNT] = {
+	[FAKE_DEVICES] = 2,
+	[FAKE_VERSION] = 13000,
+	[FAKE_PEER_ORDER] = HR__CU_ORDER_OWNER,
+	[FAKE_PEER_FLUSH] = HR__CU_FLUSH_BY_HOST,
+};
 
 static struct {
 	char function[40];
@@ -39,6 +44,7 @@ static long settings[FAKE_SETTING_COUNT];
 static long counters[FAKE_COUNTER_COUNT];
 static long steps;
 static bool lost;
+static bool unflushed; /* a peer has written since the last flush */
 static char misuse_text[200];
 
 static int index_of(const char *const *names, int n, const char *name)
@@ -83,7 +89,7 @@ void fakecuda_reset(void)
 	memcpy(settings, setting_defaults, sizeof(settings));
 	memset(faults, 0, sizeof(faults));
 	steps = 0;
-	lost = false;
+	lost = unflushed = false;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -176,6 +182,48 @@ void fake_lose(void)
 	pthread_mutex_lock(&lock);
 	lost = true;
 	pthread_mutex_unlock(&lock);
+}
+
+void fakecuda_peer_wrote(void)
+{
+	pthread_mutex_lock(&lock);
+	unflushed = settings[FAKE_PEER_ORDER] < HR__CU_ORDER_OWNER;
+	pthread_mutex_unlock(&lock);
+}
+
+int fakecuda_unflushed(void)
+{
+	int is;
+
+	pthread_mutex_lock(&lock);
+	is = unflushed;
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+void fake_reads_device(const char *what)
+{
+	if (fakecuda_unflushed())
+		fake_misuse("%s was queued after a peer's write without a flush", what);
+}
+
+int cuFlushGPUDirectRDMAWrites(int target, int scope);
+
+int cuFlushGPUDirectRDMAWrites(int target, int scope)
+{
+	int result = fake_enter_context(__func__);
+
+	if (result)
+		return result;
+	if (target != HR__CU_FLUSH_CURRENT || scope != HR__CU_FLUSH_OWNER)
+		return HR__CU_INVALID_VALUE;
+	if (!(fake_setting(FAKE_PEER_FLUSH) & HR__CU_FLUSH_BY_HOST))
+		return HR__CU_NOT_SUPPORTED;
+	pthread_mutex_lock(&lock);
+	unflushed = false;
+	pthread_mutex_unlock(&lock);
+	fake_count(FAKE_FLUSHES, 1);
+	return 0;
 }
 
 bool fake_step(void)

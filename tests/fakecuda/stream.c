@@ -65,6 +65,28 @@ int cuLaunchKernel(int *function, unsigned int grid_x, unsigned int grid_y, unsi
 		   unsigned int block_x, unsigned int block_y, unsigned int block_z,
 		   unsigned int shared, struct fake_stream *s, void **params, void **extra);
 
+/* Operations that are queued or run, of all streams. */
+static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t none_pending = PTHREAD_COND_INITIALIZER;
+static unsigned long pending;
+
+static void count_pending(int by)
+{
+	pthread_mutex_lock(&pending_lock);
+	pending += (unsigned long)by;
+	if (!pending)
+		pthread_cond_broadcast(&none_pending);
+	pthread_mutex_unlock(&pending_lock);
+}
+
+void fake_streams_idle(void)
+{
+	pthread_mutex_lock(&pending_lock);
+	while (pending)
+		pthread_cond_wait(&none_pending, &pending_lock);
+	pthread_mutex_unlock(&pending_lock);
+}
+
 static void event_put(struct fake_event *event)
 {
 	unsigned int left;
@@ -175,6 +197,7 @@ static void *stream_main(void *arg)
 			*op->finished = true;
 		pthread_cond_broadcast(&s->less);
 		pthread_mutex_unlock(&s->lock);
+		count_pending(-1);
 		free(op);
 	}
 	fake_mapped_free();
@@ -222,6 +245,7 @@ static void push(struct fake_stream *s, const struct op *what, bool wait)
 	*op = *what;
 	op->next = NULL;
 	op->finished = wait ? &finished : NULL;
+	count_pending(1);
 	pthread_mutex_lock(&s->lock);
 	*s->tail = op;
 	s->tail = &op->next;
@@ -404,6 +428,7 @@ int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t len, struct fake_stream
 	if (result)
 		return result;
 	op.dst_host = true;
+	fake_reads_device("a copy to the host");
 	fake_count(FAKE_COPIES, 1);
 	queue(s, &op, !fake_is_pinned(dst, len));
 	return 0;
@@ -416,6 +441,7 @@ int cuMemcpyDtoDAsync_v2(uint64_t dst, uint64_t src, size_t len, struct fake_str
 
 	if (result)
 		return result;
+	fake_reads_device("a copy on the device");
 	fake_count(FAKE_COPIES, 1);
 	queue(s, &op, false);
 	return 0;
@@ -435,6 +461,7 @@ int cuLaunchKernel(int *function, unsigned int grid_x, unsigned int grid_y, unsi
 		fake_misuse("cuLaunchKernel with a strange grid");
 		return HR__CU_INVALID_VALUE;
 	}
+	fake_reads_device("a kernel");
 	op.kernel = *function;
 	memcpy(&op.args, params[0], sizeof(op.args));
 	fake_count(FAKE_LAUNCHES, 1);

@@ -211,6 +211,7 @@ class Torch(unittest.TestCase):
     def test_flat(self):
         ht.save_file({"w": torch.zeros(1000)}, self.path)
         ht.load_file(self.path)
+        ht.save_file({"w": torch.zeros(10)}, os.path.join(self.dir, "x"))
         count = len(os.listdir("/proc/self/fd"))
         for _ in range(300):
             ht.load_file(self.path)

@@ -94,6 +94,11 @@ static inline void cast_expected(uint8_t *dst, const uint8_t *src, enum hr_dtype
 	memcpy(&bits, src, hr_dtype_size(from));
 	if (from != to && number_format(from).exponent)
 		bits = number_expected(bits, number_format(from), number_format(to));
+	if (from == HR_DTYPE_I8 || from == HR_DTYPE_I16 || from == HR_DTYPE_I32) {
+		uint64_t sign = 1ull << (8 * hr_dtype_size(from) - 1);
+
+		bits = bits & sign ? bits - 2 * sign : bits;
+	}
 	memcpy(dst, &bits, hr_dtype_size(to));
 }
 

@@ -72,6 +72,15 @@ static inline int format_bytes_sibling(struct hr__siblings *siblings, const char
 	return hr__fail(ENOENT, "%s: no such file", name);
 }
 
+/* What the caller named in the options: the same files, by their names. */
+static inline int format_bytes_path(struct hr__siblings *siblings, const char *path,
+				    const struct hr_source **out)
+{
+	const char *slash = strrchr(path, '/');
+
+	return format_bytes_sibling(siblings, slash ? slash + 1 : path, out);
+}
+
 /* Add a file; the first one is what is opened. The bytes stay the caller's. */
 static inline struct format_file_bytes *format_bytes_add(struct format_bytes *all, const char *name,
 							 const void *bytes, uint64_t len,
@@ -82,6 +91,7 @@ static inline struct format_file_bytes *format_bytes_add(struct format_bytes *al
 	*f = (struct format_file_bytes){.name = name, .bytes = bytes, .len = len};
 	f->src = (struct hr_source){name, size ? size : len, format_bytes_read, f};
 	all->siblings.open = format_bytes_sibling;
+	all->siblings.open_path = format_bytes_path;
 	return f;
 }
 
@@ -119,7 +129,9 @@ static inline void format_check_sample(const struct hr__format_file *ff, uint64_
 		int n;
 
 		if (field->kind == HR_FIELD_SCALAR) {
-			format_require(ff->ops->value(ff, index, k, 0, &value) == 0, "a scalar");
+			n = ff->ops->value(ff, index, k, 0, &value);
+			format_require(n == 0 || (n == -HR_E_BAD_SAMPLE && schema->n_bad),
+				       "a scalar, but of a damaged sample");
 			continue;
 		}
 		n = ff->ops->locate(ff, index, k, ranges);

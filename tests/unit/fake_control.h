@@ -23,6 +23,8 @@ static struct {
 	void (*reset)(void);
 	long (*get)(const char *name);
 	const char *(*misuse)(void);
+	void (*peer_wrote)(void);
+	int (*unflushed)(void);
 } fake;
 
 static inline void *fake_symbol(void *library, const char *name)
@@ -51,6 +53,8 @@ static inline int fake_setup(void **state)
 	FAKE_FIND(reset, "fakecuda_reset");
 	FAKE_FIND(get, "fakecuda_get");
 	FAKE_FIND(misuse, "fakecuda_misuse");
+	FAKE_FIND(peer_wrote, "fakecuda_peer_wrote");
+	FAKE_FIND(unflushed, "fakecuda_unflushed");
 	return 0;
 }
 

@@ -182,6 +182,30 @@ static void test_known(void **state)
 	assert_int_equal(half_of(0xffc02000), 0xfe01);
 }
 
+static void test_signs(void **state)
+{
+	static const int8_t small[] = {-128, -1, 0, 127};
+	static const int16_t middle[] = {-32768, -1, 0, 32767};
+	static const int32_t large[] = {INT32_MIN, -1, 0, INT32_MAX};
+	int32_t narrow[4];
+	int64_t wide[4];
+
+	hr__cast(narrow, small, sizeof(small), HR_DTYPE_I8, HR_DTYPE_I32);
+	hr__cast(wide, small, sizeof(small), HR_DTYPE_I8, HR_DTYPE_I64);
+	for (int i = 0; i < 4; i++)
+		assert_true(narrow[i] == small[i] && wide[i] == small[i]);
+	hr__cast(narrow, middle, sizeof(middle), HR_DTYPE_I16, HR_DTYPE_I32);
+	hr__cast(wide, middle, sizeof(middle), HR_DTYPE_I16, HR_DTYPE_I64);
+	for (int i = 0; i < 4; i++)
+		assert_true(narrow[i] == middle[i] && wide[i] == middle[i]);
+	hr__cast(wide, large, sizeof(large), HR_DTYPE_I32, HR_DTYPE_I64);
+	for (int i = 0; i < 4; i++)
+		assert_true(wide[i] == large[i]);
+	assert_false(hr_cast_ok(HR_DTYPE_I32, HR_DTYPE_U32));
+	assert_false(hr_cast_ok(HR_DTYPE_I64, HR_DTYPE_I32));
+	assert_string_equal(hr_cast_names(HR_DTYPE_I32), "i64");
+}
+
 /* A program's own rounding and traps change nothing, and it finds no flag that is not its own. */
 static void test_program_modes(void **state)
 {
@@ -255,11 +279,17 @@ static void test_same_type_overlaps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_pairs),     cmocka_unit_test(test_all_16_bits),
-		cmocka_unit_test(test_dense_32_bits), cmocka_unit_test(test_points_of_rounding),
-		cmocka_unit_test(test_64_bits),       cmocka_unit_test(test_known),
-		cmocka_unit_test(test_program_modes), cmocka_unit_test(test_names),
-		cmocka_unit_test(test_long),          cmocka_unit_test(test_same_type_overlaps),
+		cmocka_unit_test(test_all_pairs),
+		cmocka_unit_test(test_all_16_bits),
+		cmocka_unit_test(test_dense_32_bits),
+		cmocka_unit_test(test_points_of_rounding),
+		cmocka_unit_test(test_64_bits),
+		cmocka_unit_test(test_known),
+		cmocka_unit_test(test_signs),
+		cmocka_unit_test(test_program_modes),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_long),
+		cmocka_unit_test(test_same_type_overlaps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -504,6 +504,51 @@ static void test_many_tensors(void **state)
 	free(json);
 }
 
+/* What a load leaves in the page cache, with an engine that was told nothing: all of it, once. */
+static void test_kept(void **state)
+{
+	struct made m = {"w", "U8", 8, 1, {9000001}};
+	char *path = path_in(&f, "kept.safetensors");
+	struct hr_part part = {0};
+	uint64_t bytes, cached[2];
+
+	make_file(path, &m, 1, 77);
+	for (int round = 0; round < 2; round++) {
+		struct hr_checkpoint *ck = open_one(path, false);
+		struct hr_residency_info now;
+		struct hr_file *file;
+		struct hr_load *job;
+		struct hr_load_info info;
+		int ret = 0;
+
+		expect_ok(hr_file_open(path, HR_FILE_READ, &file));
+		if (!round) {
+			int fd = open(path, O_RDONLY);
+
+			assert_int_equal(fsync(fd), 0);
+			close(fd);
+			expect_ok(hr_file_drop_cache(file));
+		}
+		expect_ok(hr_checkpoint_place(ck, &part, 1, 0, &bytes));
+		expect_ok(hr_buffer_alloc(f.dev, bytes, &part.buffer));
+		expect_ok(hr_load_open(ck, f.engine, &part, 1, NULL, &job));
+		while (!ret)
+			ret = hr_load_step(job, LONG_NS);
+		assert_int_equal(ret, 1);
+		hr_load_info(job, &info);
+		cached[round] = info.bytes_cached;
+		assert_int_equal(hr_load_close(job), 0);
+		expect_ok(hr_file_residency(file, 0, 0, &now));
+		if (now.state != HR_RESIDENCY_UNKNOWN)
+			assert_int_equal(now.state, HR_RESIDENCY_HOT);
+		hr_file_close(file);
+		hr_buffer_free(part.buffer);
+		hr_checkpoint_close(ck);
+	}
+	assert_true(cached[1] == 9000001 || cached[1] == cached[0]);
+	free(path);
+}
+
 /* Beyond 4 GiB: a tensor of 5 GiB, most of it a hole; a slice near its end. */
 static void test_huge(void **state)
 {
@@ -703,7 +748,7 @@ int main(int argc, char **argv)
 		TEST(test_chunks),   TEST(test_conversion),  TEST(test_shards),
 		TEST(test_bad_sets), TEST(test_many_shards), TEST(test_many_tensors),
 		TEST(test_huge),     TEST(test_long_tensor), TEST(test_changed_files),
-		TEST(test_progress), TEST(test_misuse),
+		TEST(test_progress), TEST(test_misuse),      TEST(test_kept),
 	};
 
 	if (argc > 1)

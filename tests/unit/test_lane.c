@@ -128,6 +128,9 @@ static const struct {
 	{HR_DTYPE_BF16, HR_DTYPE_F16},    {HR_DTYPE_BF16, HR_DTYPE_F32},
 	{HR_DTYPE_F32, HR_DTYPE_F16},     {HR_DTYPE_F32, HR_DTYPE_BF16},
 	{HR_DTYPE_F32, HR_DTYPE_F64},     {HR_DTYPE_F64, HR_DTYPE_F32},
+	{HR_DTYPE_I8, HR_DTYPE_I32},      {HR_DTYPE_I16, HR_DTYPE_I32},
+	{HR_DTYPE_I8, HR_DTYPE_I64},      {HR_DTYPE_I16, HR_DTYPE_I64},
+	{HR_DTYPE_I32, HR_DTYPE_I64},
 };
 
 /* Every alignment of both ends (for the two main kernels; the others share their code, so a

@@ -4,6 +4,7 @@
  * scalars, conversions, packed windows. How: a format of this file's own says where fields lie in files of
  * the known pattern; each element, offset, length and pad of every batch is worked out again here.
  */
+#include "base/fail.h"
 #include "unit/loader_fixture.h"
 
 #define SAMPLE_BYTES 256u /* of the file, for each sample */
@@ -13,6 +14,8 @@
 enum { BOX, BLOB, WORDS, LABEL, ONE };
 
 /* -- the format ------------------------------------------------------------------------------ */
+
+static bool damaged; /* samples 4, 13, 22, ... cannot be located */
 
 static uint64_t blob_len(uint64_t i)
 {
@@ -30,6 +33,9 @@ static int cells_locate(const struct hr__format_file *ff, uint64_t index, uint32
 	uint64_t at = index * SAMPLE_BYTES;
 
 	assert_true(index < ff->schema.count);
+	if (damaged && index % 9 == 4 && field == WORDS)
+		return hr__fail(HR_E_BAD_SAMPLE, "cells: sample %llu is damaged",
+				(unsigned long long)index);
 	switch (field) {
 	case BOX: /* 12 bytes, in two places */
 		out[0] = (struct hr__range){at + 1, 4};
@@ -489,13 +495,62 @@ static void refusals(void **state)
 	set_close(&s);
 }
 
+static void damage_seen_late(void **state)
+{
+	static const enum hr_corrupt ways[] = {HR_CORRUPT_SKIP, HR_CORRUPT_SUBSTITUTE,
+					       HR_CORRUPT_ERROR};
+	struct set s;
+
+	damaged = true;
+	set_open(&s, 45, 0, false);
+	for (uint32_t k = 0; k < 3; k++) {
+		struct hr_loader_options o = {.batch_size = 9, .threads = k};
+		struct hr_loader_stats stats;
+		const struct hr_batch *batch;
+		struct hr_loader *loader;
+		uint64_t replaced = 0;
+		int rc = 0;
+
+		s.ds->parts[0]->corrupt = ways[k];
+		loader = start(&s, o);
+		while (rc == 0) {
+			struct image im;
+
+			rc = hr_loader_next(loader, &batch);
+			if (rc < 0)
+				break;
+			with_image(loader, batch, &im);
+			check_fixed(&s, &im);
+			check_values(&s, &im);
+			for (uint32_t i = 0; i < batch->samples; i++) {
+				assert_int_not_equal(batch->ids[i] % 9, 4);
+				for (uint32_t j = 0; j < i; j++)
+					replaced += batch->ids[i] == batch->ids[j];
+			}
+			free(im.bytes);
+			expect_ok(hr_loader_release(loader, batch, NULL));
+		}
+		hr_loader_stats(loader, &stats);
+		if (ways[k] == HR_CORRUPT_ERROR) {
+			expect_code(rc, HR_E_BAD_SAMPLE, "is damaged");
+		} else {
+			assert_int_equal(rc, -HR_E_END);
+			assert_int_equal(stats.substituted, 3 * 5); /* epochs, damaged samples */
+			assert_true(replaced <= 3 * 5);
+			assert_non_null(strstr(stats.substituted_reason, "is damaged"));
+		}
+		hr_loader_close(loader);
+	}
+	damaged = false;
+	set_close(&s);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fields_as_values),
-		cmocka_unit_test(fields_padded),
-		cmocka_unit_test(packed_windows),
-		cmocka_unit_test(refusals),
+		cmocka_unit_test(fields_as_values), cmocka_unit_test(fields_padded),
+		cmocka_unit_test(packed_windows),   cmocka_unit_test(refusals),
+		cmocka_unit_test(damage_seen_late),
 	};
 
 	if (argc > 1)

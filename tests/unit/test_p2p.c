@@ -2,7 +2,8 @@
 /*
  * unit/test_p2p.c - the path p2p without its kernel module: the GPU is the one of tests/fakecuda, whose
  * memory is a file that a pretended /dev/headrace_peer maps. Data at any offset with guard bytes, each
- * refusal, a buffer that cannot be imported, bytes that vanish, threads, and what is left over.
+ * refusal, a buffer that cannot be imported, bytes that vanish, the order of a drive's writes and the
+ * device's work, threads, and what is left over.
  *
  * The drives below the file are whatever a test says; direct I/O must work where the files lie.
  */
@@ -43,6 +44,7 @@ static struct {
 	uint8_t *got;
 	char drive[32]; /* verdicts are remembered by its name */
 	int fail_result;
+	long peer_order; /* what the next device says of writes of drives, 100 usually */
 } t;
 
 int __wrap_hr__p2p_drives_find(const struct hr_file *file, struct hr__p2p_drives *out, char *reason,
@@ -147,7 +149,19 @@ static void *fake_mmap(size_t len, int prot, int flags, int fd, uint64_t offset)
 
 static int fake_result(const struct io_uring_cqe *cqe)
 {
+	if (t.peer_order < 100)
+		fake.peer_wrote();
 	return t.fail_result && cqe->res > 0 ? t.fail_result : cqe->res;
+}
+
+/* The trial read. */
+static ssize_t fake_pread(int fd, void *buf, size_t len, uint64_t offset)
+{
+	ssize_t n = hr__sys_real.pread(fd, buf, len, offset);
+
+	if (t.peer_order < 100)
+		fake.peer_wrote();
+	return n;
 }
 
 static int set_up(void **state)
@@ -159,6 +173,7 @@ static int set_up(void **state)
 	sys.close = fake_close;
 	sys.ioctl = fake_ioctl;
 	sys.mmap = fake_mmap;
+	sys.pread = fake_pread;
 	sys.ring_result = fake_result;
 	hr__sys = &sys;
 	memset(module.fds, 0xff, sizeof(module.fds));
@@ -167,6 +182,7 @@ static int set_up(void **state)
 	module.imports = module.refuse_from = 0;
 	module.absent = module.loses_bytes = false;
 	t.fail_result = 0;
+	t.peer_order = 100;
 	snprintf(t.drive, sizeof(t.drive), "drive%d", number++);
 	t.dir = test_mkdir();
 	t.path = test_file(t.dir, "data", FILE_LEN);
@@ -415,6 +431,74 @@ static void test_revoked(void **state)
 	assert_int_equal(hr_engine_close(engine), 0);
 }
 
+/* The device again, by a driver that says something else of the order of writes. */
+static void reopen(long order, long flush)
+{
+	assert_int_equal(hr_buffer_free(t.buf), 0);
+	hr_device_close(t.dev);
+	t.peer_order = order;
+	snprintf(t.drive, sizeof(t.drive), "drive %ld %ld", order, flush); /* tried anew */
+	fake.set("peer_order", order);
+	fake.set("peer_flush", flush);
+	assert_int_equal(hr_device_open("cuda:0", &t.dev), 0);
+	assert_int_equal(hr_buffer_alloc(t.dev, ROOM, &t.buf), 0);
+}
+
+/*
+ * A device that does not order writes of drives by itself: no work is queued, and no request comes back,
+ * before a flush (the fake counts that as misuse). A device that does is never asked to.
+ */
+static void test_flush(void **state)
+{
+	struct hr_engine *engine;
+	long before = fake.get("flushes");
+
+	test_gather(state);
+	assert_int_equal(fake.get("flushes"), before);
+	reopen(0, 1);
+	test_bytes(state);
+	test_gather(state);
+	assert_true(fake.get("flushes") > before);
+	engine = open_engine(HR_PATH_P2P);
+	for (uint32_t i = 0; i < 40; i++) { /* in place, then by way of the ring */
+		uint64_t off = i % 2 ? 4096 : 777;
+
+		before = fake.get("flushes");
+		assert_int_equal(hr_read(engine, t.file, off, 1 << 20, t.buf, 0), 1 << 20);
+		assert_false(fake.unflushed());
+		assert_true(fake.get("flushes") > before);
+	}
+	assert_int_equal(hr_engine_close(engine), 0);
+}
+
+/* A flush that fails: the bytes may be old ones, so the read fails; the next one is good. */
+static void test_flush_fails(void **state)
+{
+	struct hr_engine *engine;
+
+	reopen(0, 1);
+	engine = open_engine(HR_PATH_P2P);
+	for (uint64_t off = 4096; off >= 4095; off--) {
+		assert_int_equal(hr_read(engine, t.file, 0, 65536, t.buf, 0), 65536);
+		fake.inject("cuFlushGPUDirectRDMAWrites", 1, 801);
+		assert_int_equal(hr_read(engine, t.file, off, 65536, t.buf, 0), -ENOTSUP);
+	}
+	assert_int_equal(hr_read(engine, t.file, 5, 65536, t.buf, 0), 65536);
+	assert_int_equal(hr_engine_close(engine), 0);
+}
+
+/* No order and no flush, or a driver that does not know the question: this path is not for it. */
+static void test_unordered(void **state)
+{
+	static const long order[] = {0, 0, -1}, flush[] = {0, 2 /* by streams alone */, 0};
+
+	for (int i = 0; i < 3; i++) {
+		reopen(order[i], flush[i]);
+		t.peer_order = 100; /* the drive writes to host memory */
+		expect_refusal("neither orders nor flushes");
+	}
+}
+
 static void *read_half(void *arg)
 {
 	uint64_t half = (uintptr_t)arg;
@@ -462,6 +546,7 @@ int main(void)
 		CASE(test_bytes),       CASE(test_gather),         CASE(test_refusals),
 		CASE(test_lost_bytes),  CASE(test_buffer_refused), CASE(test_writes),
 		CASE(test_lost_writes), CASE(test_revoked),        CASE(test_threads),
+		CASE(test_flush),       CASE(test_flush_fails),    CASE(test_unordered),
 	};
 
 	if (!direct_works()) {

@@ -230,8 +230,9 @@ static void foreign_files(void **state)
 		unsigned char *bytes = make_bytes(200);
 
 		memcpy(bytes, cases[i].head, cases[i].len);
-		assert_null(hr__format_find("auto", bytes, 200, 200));
-		assert_null(hr__format_find(NULL, bytes, 200, 200));
+		/* never taken for tokens; some are another format's */
+		assert_ptr_not_equal(hr__format_find("auto", bytes, 200, 200), &hr__format_tokens);
+		assert_ptr_not_equal(hr__format_find(NULL, bytes, 200, 200), &hr__format_tokens);
 		/* asked for by name it is refused all the same, also when only the mark is there */
 		expect_refusal(bytes, 200, &opts, HR_E_BAD_FORMAT, cases[i].word);
 		bytes = make_bytes(cases[i].len);

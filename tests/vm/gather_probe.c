@@ -8,19 +8,17 @@
  * whole reads COUNT * LEN bytes from the start; the others read COUNT windows of LEN bytes at random
  * places. Prints where in the BAR the buffer lies, its length, and the bytes that drives were asked for.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <headrace/headrace.h>
 
-#define GUARD 8192u
-#define GUARD_BYTE 0xa5
+#include "windows.h"
 
-static uint64_t seed = 7;
+#define GUARD WINDOWS_GUARD
+#define GUARD_BYTE WINDOWS_GUARD_BYTE
 
 static void must(int64_t ret, const char *what)
 {
@@ -30,67 +28,12 @@ static void must(int64_t ret, const char *what)
 	exit(1);
 }
 
-static uint64_t next_random(void)
-{
-	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-	return seed >> 20;
-}
-
-/* Where the device's memory begins: it reserves addresses, and nothing is mapped there. */
-static uint64_t offset_in_bar(const void *address)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	unsigned long long start, end;
-	char line[512];
-
-	while (maps && fgets(line, sizeof(line), maps)) {
-		if (sscanf(line, "%llx-%llx ---p", &start, &end) == 2 &&
-		    (uintptr_t)address >= start && (uintptr_t)address < end) {
-			fclose(maps);
-			return (uintptr_t)address - start;
-		}
-	}
-	must(-HR_E_BAD_POINTER, "/proc/self/maps");
-	return 0;
-}
-
 static void plan(struct hr_piece *pieces, uint64_t count, uint64_t len, uint64_t size,
 		 const char *how)
 {
-	uint64_t at = 0;
-
-	for (uint64_t i = 0; i < count; i++) {
-		uint64_t off = next_random() % (size - len);
-
-		if (!strcmp(how, "whole"))
-			off = i * len;
-		else if (!strcmp(how, "aligned"))
-			off &= ~4095ull;
-		else
-			off |= 1;
-		pieces[i] = (struct hr_piece){off, len, GUARD + at};
-		at += len;
-	}
-}
-
-static void print_expected(const char *path, const struct hr_piece *pieces, uint64_t count)
-{
-	static uint8_t guard[GUARD];
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	memset(guard, GUARD_BYTE, sizeof(guard));
-	fwrite(guard, 1, sizeof(guard), stdout);
-	for (uint64_t i = 0; i < count; i++) {
-		uint8_t *want = malloc(pieces[i].len);
-
-		if (pread(fd, want, pieces[i].len, (off_t)pieces[i].file_offset) !=
-		    (ssize_t)pieces[i].len)
-			must(-5, "pread");
-		fwrite(want, 1, pieces[i].len, stdout);
-		free(want);
-	}
-	fwrite(guard, 1, sizeof(guard), stdout);
-	close(fd);
+	for (uint64_t i = 0; i < count; i++)
+		pieces[i] =
+			(struct hr_piece){windows_offset(how, i, len, size), len, GUARD + i * len};
 }
 
 static void read_direct(struct hr_device *dev, struct hr_file *file, const struct hr_piece *pieces,
@@ -115,7 +58,7 @@ static void read_direct(struct hr_device *dev, struct hr_file *file, const struc
 	if (stats.bytes_by_path[HR_PATH_P2P] != bytes)
 		must(-5, "not all bytes went by p2p");
 	printf("offset=%" PRIu64 " len=%" PRIu64 " asked=%" PRIu64 " requests=%" PRIu64 "\n",
-	       offset_in_bar(hr_buffer_address(buf)), room, stats.bytes_read, stats.segments);
+	       windows_in_bar(hr_buffer_address(buf)), room, stats.bytes_read, stats.segments);
 	must(hr_engine_close(engine), "close");
 	must(hr_buffer_free(buf), "free");
 }
@@ -132,17 +75,15 @@ int main(int argc, char **argv)
 		return 2;
 	count = strtoull(argv[4], NULL, 0);
 	len = strtoull(argv[5], NULL, 0);
+	if (!strcmp(argv[1], "expect"))
+		return windows_print(argv[2], argv[3], count, len) ? 1 : 0;
 	pieces = calloc(count, sizeof(*pieces));
 	must(hr_file_open(argv[2], HR_FILE_READ, &file), "file");
 	must(hr_file_info(file, &info), "info");
 	plan(pieces, count, len, info.size_bytes, argv[3]);
-	if (!strcmp(argv[1], "expect")) {
-		print_expected(argv[2], pieces, count);
-	} else {
-		must(hr_device_open(argv[1], &dev), "device");
-		read_direct(dev, file, pieces, count, len);
-		hr_device_close(dev);
-	}
+	must(hr_device_open(argv[1], &dev), "device");
+	read_direct(dev, file, pieces, count, len);
+	hr_device_close(dev);
 	hr_file_close(file);
 	free(pieces);
 	return 0;

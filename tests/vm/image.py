@@ -97,8 +97,8 @@ class Image:
             find.wait()
 
 
-def make(folder, release, programs, modules=()):
-    """The archive FOLDER/initramfs with our own programs and (.ko) modules."""
+def make(folder, release, programs, modules, fakecuda):
+    """The archive FOLDER/initramfs with our own programs, (.ko) modules and driver of CUDA."""
     image = Image(f"{folder}/root", f"{folder}/kernel", release)
     for name in PROGRAMS.split():
         path = which(name)
@@ -106,6 +106,7 @@ def make(folder, release, programs, modules=()):
     for path in programs:
         image.our_program(path)
     image.modules(MODULES.split())
+    image.program(fakecuda, "/fakecuda/libcuda.so.1")
     for path in modules:
         image.place(path, "/modules/" + os.path.basename(path))
     for name in os.listdir(f"{HERE}/guest"):

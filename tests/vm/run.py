@@ -19,7 +19,9 @@ FOLDER = f"{ROOT}/build/vm"
 OBJ = os.path.join(ROOT, os.environ.get("HEADRACE_VM_OBJ", "build/obj"))
 PROGRAMS = [f"{OBJ}/cli/headrace"] + [f"{OBJ}/tests/integration/{name}" for name in (
     "fsbytes_probe", "fsmatrix_probe")] + [f"{OBJ}/tests/vm/{name}" for name in (
-    "peer_tool", "gather_probe")]
+    "peer_tool", "gather_probe", "cufile_probe")]
+# A driver of CUDA whose memory is the pretended GPU's BAR, for those who ask for it.
+FAKECUDA = f"{OBJ}/tests/fakecuda/libcuda.so.1"
 MODULES = [f"{FOLDER}/modules/headrace_{name}.ko" for name in ("peer", "vgpu")]
 BAR_MIB = 256
 # For each kind of user; HEADRACE_VM_FUZZ=600 is for once in a while.
@@ -129,6 +131,13 @@ def direct(accel):
                       "ivshmem-plain,memdev=bar")], timeout=900)
 
 
+def cuda(accel):
+    """Programs that know CUDA and cuFile alone; their driver maps the BAR itself."""
+    return peer_machine("cuda", accel, ["cuda"], [
+        *drive(0), *below_switch("nvme,serial=n0,drive=d0", "ivshmem-plain,memdev=bar")],
+        append="iomem=relaxed")
+
+
 def refusals(accel):
     """Everything below one switch, and still a no: by file, by driver, by user."""
     return peer_machine("refusals", accel, ["refusals", "fuzz", "bytes"], [
@@ -176,6 +185,7 @@ MACHINES = {
     "filesystems": filesystems,
     "kernel": kernel,
     "direct": direct,
+    "cuda": cuda,
     "refusals": refusals,
     "apart": on_root_ports("apart", "qemu64"),
     "rootports": on_root_ports("rootports", "EPYC"),
@@ -210,7 +220,7 @@ def main():
     start = time.monotonic()
     names = sys.argv[1:] or list(MACHINES)
     release = open(f"{FOLDER}/release", encoding="ascii").read().strip()
-    image.make(FOLDER, release, PROGRAMS, MODULES)
+    image.make(FOLDER, release, PROGRAMS, MODULES, FAKECUDA)
     total = {"passed": 0, "failed": 0, "skipped": 0}
     accel = accelerator()
     print(f"kernel {release}, image after {time.monotonic() - start:.0f} s")

@@ -2,69 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # The direct path through the library and the command: ext4, xfs and md raid0. What landed in the BAR
 # is hashed by the host, and where the drive's DMA went is counted from QEMU's trace.
+# shellcheck source=tests/vm/guest/evidence.sh
+. /tests/evidence.sh
 try "the modules load" load_modules
 modprobe -a xfs md-mod raid0
-vgpu=$(pci_of headrace_vgpu)
-# "first last flags" of the BAR
-read -r bar_first bar_last _ < <(sed -n 3p "/sys/bus/pci/devices/$vgpu/resource")
+find_bar
 
-# value KEY TEXT: of "key=value key=value"
-value()
-{
-	sed -n "s/.*\<$1=\([^ ]*\).*/\1/p" <<<"$2"
-}
-
-resident()
-{
-	headrace explain --json --device host "$1" | sed -n 's/.*"state": "\([a-z]*\)".*/\1/p' | head -n 1
-}
-
-# no_copies TRACE ASKED: all that was asked for is in the BAR and (nearly) nothing outside: blocks of
-# the file system's own, and the trial read, which is made into host memory as well.
-no_copies()
-{
-	local in out
-
-	in=$(value in_bytes "$1") out=$(value out_bytes "$1")
-	if ((in >= $2 && in <= $2 + 65536 && out <= 65536)); then
-		return
-	fi
-	echo "asked for $2: $1"
-	return 1
-}
-
-# gather NAME FILE HOW COUNT LEN: read, compare on the host, look at the trace
-gather()
-{
-	local name=$1 file=$2 out trace want
-
-	shift 2
-	want=$(gather_probe expect "$file" "$@" | sha256sum)
-	echo 3 >/proc/sys/vm/drop_caches
-	ask bar-clear >/dev/null
-	ask trace-mark >/dev/null
-	if ! out=$(gather_probe vgpu:0 "$file" "$@" 2>&1); then
-		fail "$name: $out"
-		return
-	fi
-	trace=$(ask trace-count "$bar_first" "$bar_last")
-	same "$name: the BAR has it" "${want%% *}" \
-		"$(ask bar-sha256 "$(value offset "$out")" "$(value len "$out")")"
-	try "$name: all of it by peer DMA" no_copies "$trace" "$(value asked "$out")"
-	same "$name: nothing in the page cache" cold "$(resident "$file")"
-	printf '%s %s\n' "$out" "$trace"
-}
-
-# on_filesystem NAME MOUNTPOINT
+# on_filesystem NAME MOUNTPOINT DRIVES
 on_filesystem()
 {
 	local name=$1 file=$2/data
 
 	head -c 67108864 /dev/urandom >"$file"
 	sync
-	gather "$name 64 MiB" "$file" whole 64 1048576
-	gather "$name aligned windows" "$file" aligned 4096 8192
-	gather "$name odd windows" "$file" odd 4096 8192
+	read_directly "$name 64 MiB" "$3" "$file" whole 64 1048576 gather_probe vgpu:0
+	read_directly "$name aligned windows" "$3" "$file" aligned 4096 8192 gather_probe vgpu:0
+	read_directly "$name odd windows" "$3" "$file" odd 4096 8192 gather_probe vgpu:0
 	try "$name bench" headrace bench --device vgpu:0 --path p2p --rw randread --seconds 60 \
 		--requests 2000 --verify "$file"
 	try "$name stream" headrace stream --device vgpu:0 --format tokens --dtype u16 \
@@ -126,8 +79,8 @@ make_array()
 }
 
 mkdir -p /mnt/ext4 /mnt/xfs /mnt/md
-mkfs.ext4 -q /dev/nvme0n1 && mount /dev/nvme0n1 /mnt/ext4 && on_filesystem ext4 /mnt/ext4
+mkfs.ext4 -q /dev/nvme0n1 && mount /dev/nvme0n1 /mnt/ext4 && on_filesystem ext4 /mnt/ext4 1
 control /mnt/ext4/data
-mkfs.xfs -q /dev/nvme1n1 && mount /dev/nvme1n1 /mnt/xfs && on_filesystem xfs /mnt/xfs
+mkfs.xfs -q /dev/nvme1n1 && mount /dev/nvme1n1 /mnt/xfs && on_filesystem xfs /mnt/xfs 1
 make_array
-mkfs.ext4 -q /dev/md_t && mount /dev/md_t /mnt/md && on_filesystem "md raid0" /mnt/md
+mkfs.ext4 -q /dev/md_t && mount /dev/md_t /mnt/md && on_filesystem "md raid0" /mnt/md 2

@@ -12,7 +12,7 @@ case $group in
 webdataset) packages="webdataset" options="" ;;
 tfrecord) packages="tfrecord" options="" ;;
 mds)
-	packages="mosaicml-streaming Brotli zstd python-snappy cramjam xxhash tqdm filelock numpy pillow"
+	packages="mosaicml-streaming catalogue Brotli zstd python-snappy cramjam xxhash tqdm filelock numpy pillow"
 	options="--no-deps"
 	;;
 arrow) packages="pyarrow numpy>=2" options="" ;;

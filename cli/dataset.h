@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-#define CLI_FORMATS "auto|tokens|megatron|npy|npz|tar|tfrecord|mds|arrow|safetensors"
+#define CLI_FORMATS "auto|tokens|megatron|npy|tar|tfrecord|mds|arrow|safetensors"
 
 struct cli_dataset {
 	const char *format, *dtype, *fields, *corrupt, *order, *index_dir, *weights, *select;

@@ -101,7 +101,7 @@ class NpzDataset(Dataset):
     """Rows of the arrays in uncompressed .npz files."""
 
     def __init__(self, paths, *, fields=None):
-        super().__init__(paths, "npz", fields=fields)
+        super().__init__(paths, "npy", fields=fields)
 
 
 class TarDataset(Dataset):

@@ -57,6 +57,11 @@ class Datasets(unittest.TestCase):
             got = numpy.from_dlpack(batch["data"])
             self.assertEqual((got.dtype, got.shape), (numpy.float64, (8, 2, 3)))
             self.assertTrue((got == both[list(batch.ids)].astype(numpy.float64)).all())
+        numpy.savez(self.path("c.npz"), x=rows, y=numpy.arange(60))
+        archive = headrace.NpzDataset(self.path("c.npz"), fields="y")
+        self.assertEqual(archive.fields, ["y"])
+        for batch in headrace.Loader(archive, 10):
+            self.assertEqual(tuple(numpy.from_dlpack(batch["y"]).tolist()), batch.ids)
         whole = headrace.NpyDataset([self.path("a.npy"), self.path("b.npy")], whole_files=True)
         self.assertEqual((len(whole), whole.info()["fields"][0][3]), (2, (60, 2, 3)))
 

@@ -15,9 +15,11 @@
 #include <xxhash.h>
 
 #include "base/fail.h"
+#include "base/log.h"
 #include "base/util.h"
 #include "format/format.h"
 #include "format/indexed.h"
+#include "format/npy.h"
 #include "format/peek.h"
 #include "format/tar.h"
 
@@ -161,31 +163,73 @@ static void set_cell(struct sample *sample, uint32_t column, const struct hr__ce
 	sample->n_cells = (uint32_t)hr__max(sample->n_cells, column + 1);
 }
 
+/* A second view of a member, as column "@extension.@suffix", unless a member has that name. */
+static int add_derived(struct scan *s, const char *extension, const char *suffix,
+		       struct hr__index_face *face, const struct hr__cell *cell)
+{
+	char name[HR__INDEX_NAME_MAX + 16];
+	int column;
+
+	snprintf(name, sizeof(name), "%s.%s", extension, suffix);
+	face->name = name;
+	column = s->sink->column(s->sink, face);
+	/* EEXIST also where an array has another type or shape than those before it. */
+	if (column == -EEXIST || column == -E2BIG || column == -EILSEQ)
+		return 0;
+	if (column >= 0)
+		set_cell(&s->sample, (uint32_t)column, cell);
+	return column < 0 ? column : 0;
+}
+
 /* A label as text also gives its number, so that it needs no reading. */
 static int derive_int(struct scan *s, const char *extension, uint64_t offset, uint64_t len)
 {
-	struct hr__cell cell = {.kind = HR__CELL_I64};
 	struct hr__index_face face = {.dtype = HR_DTYPE_U8, .flags = HR__INDEX_DERIVED};
-	char name[HR__INDEX_NAME_MAX + 1];
 	const uint8_t *text;
 	int64_t value;
-	int column, rc;
+	int rc;
 
-	if (len == 0 || len > 20 || strlen(extension) > HR__INDEX_NAME_MAX - 4)
+	if (len == 0 || len > 20)
 		return 0;
 	rc = hr__peek(&s->peek, offset, (size_t)len, AHEAD, &text);
 	if (rc < 0 || !hr__tar_int(text, (size_t)len, &value))
 		return rc;
-	snprintf(name, sizeof(name), "%s.int", extension);
-	face.name = name;
-	column = s->sink->column(s->sink, &face);
-	if (column == -EEXIST || column == -E2BIG || column == -EILSEQ)
-		return 0; /* a member has this name */
-	if (column < 0)
-		return column;
-	cell.offset = (uint64_t)value;
-	set_cell(&s->sample, (uint32_t)column, &cell);
-	return 0;
+	return add_derived(s, extension, "int", &face,
+			   &(struct hr__cell){HR__CELL_I64, (uint64_t)value, 0});
+}
+
+/* For the parser of .npy heads: what the scan has read already. */
+static int read_peek(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
+{
+	struct scan *s = src->ctx;
+	const uint8_t *bytes;
+	int rc = hr__peek(&s->peek, offset, len, AHEAD, &bytes);
+
+	if (rc == 0)
+		memcpy(buf, bytes, len);
+	return rc;
+}
+
+/* The elements of an array, without the head before them. What cannot be read so stays bytes. */
+static int derive_array(struct scan *s, const char *extension, uint64_t offset, uint64_t len)
+{
+	struct hr_source src = {s->src->name, s->src->size, read_peek, s};
+	struct hr__index_face face = {.flags = HR__INDEX_DERIVED};
+	struct hr__npy npy;
+	int rc = hr__npy_parse(&src, offset, len, NULL, &npy);
+
+	if (rc == -HR_E_BAD_FORMAT || rc == -HR_E_BAD_DTYPE)
+		return 0;
+	if (rc < 0 || npy.ndim == 0 || npy.ndim >= HR_DIMS_MAX ||
+	    (npy.ndim > 1 && npy.elements == 0))
+		return rc;
+	face.dtype = npy.dtype;
+	if (npy.ndim > 1) { /* else a row, which may have another length in each sample */
+		face.ndim = npy.ndim;
+		memcpy(face.shape, npy.shape, sizeof(face.shape));
+	}
+	return add_derived(s, extension, "array", &face,
+			   &(struct hr__cell){HR__CELL_RANGE, npy.data, npy.bytes});
 }
 
 static int derive(struct scan *s, const char *extension, uint64_t offset, uint64_t len)
@@ -193,7 +237,11 @@ static int derive(struct scan *s, const char *extension, uint64_t offset, uint64
 	const char *dot = strrchr(extension, '.');
 	const char *last = dot ? dot + 1 : extension;
 
-	return strcmp(last, "cls") == 0 ? derive_int(s, extension, offset, len) : 0;
+	if (strcmp(last, "cls") == 0)
+		return derive_int(s, extension, offset, len);
+	if (strcmp(last, "npy") == 0)
+		return derive_array(s, extension, offset, len);
+	return 0;
 }
 
 static int add_member(struct scan *s, const char *extension, uint64_t offset, uint64_t len)
@@ -275,6 +323,11 @@ static int take_file(struct scan *s, const struct hr__tar_header *h)
 	int rc = 0;
 
 	s->members++;
+	if (h->old && *path && path[strlen(path) - 1] == '/') {
+		s->skipped[SKIP_OTHER]++;
+		forget_names(s);
+		return 0;
+	}
 	if (hr__tar_split(path, key, extension) < 0) {
 		s->skipped[SKIP_NAME]++;
 		if (size > s->src->size - s->at) {
@@ -524,8 +577,11 @@ static void tell_notes(struct scan *s)
 		     s->skipped[SKIP_NAME]);
 	if (s->again)
 		note(s, "%" PRIu64 " samples have a key that came before", s->again);
-	if (!s->ended)
+	if (!s->ended) {
 		note(s, "the archive has no end mark: was it cut short?");
+		hr__log(HR_LOG_WARN, "%s: the archive has no end mark: was it cut short?",
+			s->src->name);
+	}
 }
 
 static int scan_all(struct scan *s)

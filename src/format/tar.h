@@ -28,6 +28,7 @@ struct hr__tar_header {
 	enum hr__tar_kind kind;
 	uint64_t size;  /* bytes behind the header, before the padding */
 	bool magic;     /* ustar or GNU: certainly a header */
+	bool old;       /* a file of v7, or a folder if its whole name ends with a slash */
 	bool extended;  /* SPARSE: more headers follow */
 	char name[257]; /* prefix, slash, name */
 };

@@ -117,9 +117,7 @@ const char *hr__tar_parse(const uint8_t *block, struct hr__tar_header *out)
 	out->magic = posix || gnu;
 	get_name(block, posix, out->name);
 	out->kind = kind_of(type);
-	/* In old tars a folder is a file whose name ends with a slash. */
-	if (out->kind == HR__TAR_FILE && out->name[0] && out->name[strlen(out->name) - 1] == '/')
-		out->kind = HR__TAR_OTHER;
+	out->old = type == '\0';
 	/* Links, devices, folders and pipes have no bytes, whatever their size says. */
 	if (type >= '1' && type <= '6')
 		out->size = 0;

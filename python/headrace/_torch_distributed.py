@@ -125,7 +125,7 @@ class Piece(NamedTuple):
     name: str
     dim: int  # -1: all of it
     start: int
-    count: int
+    rows: int
     offset: int  # bytes, in the tensor
     nbytes: int
 
@@ -232,7 +232,7 @@ class _Together:
         large, small, _ = self._round(self._rank, number)
         targets = [(piece, self._bytes_of(piece)) for piece in large]
         targets += [(piece, self._next[at:at + piece.nbytes]) for piece, at in small]
-        parts = [(self._checkpoint._find(p.name)[0], p.dim, p.start, p.count, memory_of(t, self._name))
+        parts = [(self._checkpoint._find(p.name)[0], p.dim, p.start, p.rows, memory_of(t, self._name))
                  for p, t in targets]
         try:
             if parts:

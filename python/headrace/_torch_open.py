@@ -88,6 +88,11 @@ def _key(index):
     return tuple(out)
 
 
+def check_backend(backend):
+    if backend not in ("mmap", "pread"):
+        raise ValueError(f"backend {backend!r}: must be \"mmap\" or \"pread\", and makes no difference")
+
+
 class safe_open:  # noqa: N801 - the name is the interface
     """Opens a file lazily, as ``safetensors.safe_open`` for framework "pt".
 
@@ -98,6 +103,7 @@ class safe_open:  # noqa: N801 - the name is the interface
     def __init__(self, filename, framework="pt", device="cpu", *, backend="mmap", copy=True):
         if framework not in ("pt", "torch", "pytorch"):
             raise ValueError(f"framework {framework!r}: this is headrace.torch, say \"pt\"")
+        check_backend(backend)
         self._checkpoint = Checkpoint(filename)
         self._device = device
         self._ready = {}

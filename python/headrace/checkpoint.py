@@ -223,12 +223,14 @@ def replace_file(path, data):
 
 
 def _named_by(path):
-    """The files that an index names, none if there is no index that can be read."""
+    """The files that an index names, and those that its save was to remove; none if there is no index
+    that can be read."""
     try:
         with open(path, encoding="utf-8") as f:
-            return set(json.load(f)["weight_map"].values())
+            index = json.load(f)
+        return set(index["weight_map"].values()), set(index["metadata"].get("replaces", ()))
     except (OSError, ValueError, LookupError, AttributeError, TypeError):
-        return set()
+        return set(), set()
 
 
 def _free_names(folder, name, count):
@@ -258,11 +260,12 @@ class _Index:
         except (BlockingIOError, FileNotFoundError):
             os.close(self._fd)
             raise BlockingIOError(errno.EBUSY, f"{self.path}: another save is writing it; wait for it") from None
-        self._old = _named_by(self.path)
-        self._remove(_named_by(self._temp) - self._old)
+        self._old, doomed = _named_by(self.path)
+        self._remove((_named_by(self._temp)[0] | doomed) - self._old)
 
     def plan(self, places, total):
-        text = json.dumps({"metadata": {"total_size": total}, "weight_map": places}, indent=2).encode()
+        about = {"total_size": total, **({"replaces": sorted(self._old)} if self._old else {})}
+        text = json.dumps({"metadata": about, "weight_map": places}, indent=2).encode()
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, text, 0)
         os.fsync(self._fd)
@@ -270,10 +273,10 @@ class _Index:
     def commit(self):
         os.replace(self._temp, self.path)
         _sync_folder(self._folder)
-        self._remove(self._old - _named_by(self.path))
+        self._remove(self._old - _named_by(self.path)[0])
 
     def abandon(self):
-        self._remove(_named_by(self._temp) - self._old)
+        self._remove(_named_by(self._temp)[0] - self._old)
         os.unlink(self._temp)
 
     def close(self):

@@ -7,7 +7,7 @@ import os
 
 from . import _torch_distributed as _distributed
 from ._torch_model import load_model, save_model
-from ._torch_open import safe_open
+from ._torch_open import check_backend, safe_open
 from ._torch_save import save, save_file, save_file_async, save_sharded
 from ._torch_types import check_alike, device_name, fill, memory_of, settle
 from .checkpoint import Checkpoint
@@ -22,6 +22,7 @@ def load_file(filename, device="cpu", *, backend="mmap", group=None):
     ``group``: a process group of torch.distributed whose ranks all call this and want the same tensors;
     each reads its share of the bytes and the ranks exchange.
     """
+    check_backend(backend)
     if group is not None:
         return _distributed.load_together(filename, device, group)
     checkpoint = Checkpoint(filename)

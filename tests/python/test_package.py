@@ -4,11 +4,14 @@
 errors, pickles, fork, threads, and what must not leak. NumPy is used where it is there."""
 import array
 import ctypes
+import fcntl
 import gc
+import json
 import os
 import pickle
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -139,6 +142,17 @@ class Files(Case):
         self.assertIn("refused", g.explain())
         self.assertIn(g.explain()["path"], ("host", "bounce"))
 
+    def test_check(self):
+        items = headrace.check("host", [self.dir])
+        self.assertGreater(len(items), 5)
+        self.assertLessEqual({item.state for item in items}, {"ok", "limited", "no"})
+        self.assertLessEqual({item.group for item in items}, {"kernel", "gpu", "storage", "limits", "libraries"})
+        self.assertIn("io_uring", [item.name for item in items if item.group == "kernel"])
+        self.assertTrue(all(item.cause for item in items))
+        self.assertGreater(len(headrace.check(paths=self.dir)), 5)
+        with self.assertRaises(TypeError):
+            headrace.check(3)
+
     def test_fork(self):
         f = headrace.open(self.raw("f", b"abcdef"))
         into = bytearray(6)
@@ -237,6 +251,91 @@ class Checkpoints(Case):
             with self.assertRaises((headrace.Error, ValueError)):
                 headrace.save(wrong, path)
         self.assertEqual(headrace.Checkpoint(path).keys(), ["s", "a", "b"])
+
+    def rows(self, seed, n=7):
+        rng = random.Random(seed)
+        return {f"t.{i}": ("U8", (1000 + i,), rng.randbytes(1000 + i)) for i in range(n)}
+
+    def read_all(self, folder):
+        ck = headrace.Checkpoint(folder)
+        into = {name: bytearray(ck[name].nbytes) for name in ck}
+        ck.load_into(into)
+        return {name: bytes(data) for name, data in into.items()}
+
+    def test_shards(self):
+        folder = os.path.join(self.dir, "new", "folder")
+        for seed, limit, shards in ((1, 3100, 3), (2, 3100, 3), (3, 1, 7), (4, 1 << 40, 1)):
+            rows = self.rows(seed)
+            index = headrace.save_sharded(rows, folder, {"k": "v"}, max_shard_bytes=limit)
+            self.assertEqual(index, os.path.join(folder, "model.safetensors.index.json"))
+            self.assertEqual(self.read_all(folder), {n: row[2] for n, row in rows.items()})
+            self.assertEqual(headrace.Checkpoint(index).metadata, {"k": "v"})
+            files = os.listdir(folder)
+            self.assertEqual(len(files), shards + 1, files)  # nothing of the save before
+            with open(index, encoding="ascii") as f:
+                told = json.load(f)
+            self.assertEqual(told["metadata"]["total_size"], sum(len(row[2]) for row in rows.values()))
+            self.assertEqual(set(told["weight_map"].values()) | {os.path.basename(index)}, set(files))
+        # files of others stay, whatever they are called
+        with open(os.path.join(folder, "model-00001-of-00002.safetensors"), "wb") as f:
+            f.write(b"mine")
+        before = set(os.listdir(folder))
+        with self.assertRaises((headrace.Error, ValueError)):
+            headrace.save_sharded({**self.rows(5), "bad": ("U9", (1,), b"x")}, folder, max_shard_bytes=3000)
+        self.assertEqual(set(os.listdir(folder)), before)
+        headrace.save_sharded(self.rows(6, 2), folder, max_shard_bytes=1000)
+        with open(os.path.join(folder, "model-00001-of-00002.safetensors"), "rb") as f:
+            self.assertEqual(f.read(), b"mine")
+        self.assertEqual(self.read_all(folder), {n: row[2] for n, row in self.rows(6, 2).items()})
+        for wrong in ({"max_shard_bytes": 0}, {"name": "a/b"}, {"name": ""}):
+            with self.assertRaises(ValueError):
+                headrace.save_sharded(self.rows(1), folder, **wrong)
+
+    def test_shards_killed(self):
+        """Killed at every step of a save that takes the place of another: the old one whole, or the new
+        one; the next save leaves nothing behind."""
+        folder, old, new = os.path.join(self.dir, "m"), self.rows(1), self.rows(2)
+        data = [{n: row[2] for n, row in rows.items()} for rows in (old, new)]
+        seen, ended = set(), False
+        for step in range(1, 100):
+            headrace.save_sharded(old, folder, max_shard_bytes=3100)
+            pid = os.fork()
+            if not pid:
+                left = [step]
+
+                def watch(function):
+                    def watched(*args, **more):
+                        left[0] -= 1
+                        if not left[0]:
+                            os.kill(os.getpid(), signal.SIGKILL)
+                        return function(*args, **more)
+                    return watched
+
+                for module, name in ((os, "open"), (os, "ftruncate"), (os, "pwrite"), (os, "fsync"),
+                                     (os, "replace"), (os, "unlink"), (headrace._core, "save_open"),
+                                     (headrace._core, "save_run")):
+                    setattr(module, name, watch(getattr(module, name)))
+                headrace.save_sharded(new, folder, max_shard_bytes=3100)
+                os._exit(0)
+            ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            now = self.read_all(folder)
+            self.assertIn(now, data, f"step {step}")
+            seen.add(data.index(now))
+            headrace.save_sharded(old, folder, max_shard_bytes=3100)
+            self.assertEqual(len(os.listdir(folder)), 4, (step, os.listdir(folder)))
+            if ended:
+                break
+        self.assertTrue(ended and step > 15, step)
+        self.assertEqual(seen, {0, 1})
+
+    def test_shards_twice(self):
+        folder = os.path.join(self.dir, "m")
+        headrace.save_sharded(self.rows(1), folder)
+        with open(os.path.join(folder, "model.safetensors.index.json.tmp"), "w", encoding="ascii") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            with self.assertRaisesRegex(OSError, "another save"):
+                headrace.save_sharded(self.rows(2), folder)
+        self.assertEqual(self.read_all(folder), {n: row[2] for n, row in self.rows(1).items()})
 
     def test_changed(self):
         path = self.model()

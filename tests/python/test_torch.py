@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """headrace.torch against what it stands in for: the same tensors come out, the same bytes go in, the
-same arguments are taken. Where the package safetensors is not installed, bytes are compared with a
-writer of a few lines. Skips without PyTorch."""
-import inspect
+same arguments are taken; bytes are compared with a writer of a few lines (test_reference.py takes the other
+package itself). Skips without PyTorch."""
 import json
 import os
 import shutil
@@ -19,12 +18,6 @@ except ImportError:
 
 import headrace
 import headrace.torch as ht
-
-try:
-    import safetensors
-    import safetensors.torch as st
-except ImportError:
-    safetensors = st = None
 
 ORDER = ["BOOL", "U8", "I8", "I16", "F16", "BF16", "I32", "F32", "C64", "F64", "I64"]
 TYPES = dict(zip(ORDER, [torch.bool, torch.uint8, torch.int8, torch.int16, torch.float16, torch.bfloat16,
@@ -188,25 +181,71 @@ class Torch(unittest.TestCase):
         with self.assertRaises(ValueError):
             ht.safe_open(self.path, "tf")
 
-    @unittest.skipUnless(st, "the Python package safetensors is not installed")
-    def test_against_the_original(self):
-        for metadata in (None, {"format": "pt"}):
-            st.save_file(self.tensors, self.path, metadata)
-            want = self.read()
-            self.same(ht.load_file(self.path), self.tensors)
-            ht.save_file(self.tensors, self.path, metadata)
-            self.assertEqual(self.read(), want)
-            self.same(st.load_file(self.path), self.tensors)
+    def test_prefetch(self):
+        ht.save_file(self.tensors, self.path)
+        big, name = self.tensors["big"], "layer.7.F32"
+        with ht.safe_open(self.path, "pt", copy=False) as f:
+            f.prefetch(["big", "scalar"])
+            first = f.get_tensor("big")
+            self.assertTrue(torch.equal(first, big))
+            self.assertTrue(torch.equal(f.get_tensor("big"), big))  # read again
+            f.prefetch({"big": [(slice(2, 9), slice(None, 5)), 7, None], name: slice(0, 3), "scalar": ()})
+            os.truncate(self.path, 100)  # from here on only what was read ahead is there
+            self.assertTrue(torch.equal(f.get_slice("big")[2:9, :5], big[2:9, :5]))
+            self.assertTrue(torch.equal(f.get_slice("big")[7], big[7]))
+            self.assertTrue(torch.equal(f.get_tensor("big"), big))
+            self.assertTrue(torch.equal(f.get_slice(name)[0:3], self.tensors[name][0:3]))
+            self.assertTrue(torch.equal(f.get_slice("scalar")[()], self.tensors["scalar"]))
+            with self.assertRaises(headrace.Error):
+                f.get_slice("big")[7]
+        ht.save_file(self.tensors, self.path)
+        with ht.safe_open(self.path, "pt") as f:
+            f.prefetch()
+            os.truncate(self.path, 100)
+            self.same(f.get_tensors(), self.tensors)
+            with self.assertRaises(KeyError):
+                f.prefetch(["none"])
+            with self.assertRaises(TypeError):
+                f.prefetch({"big": (torch.tensor([1, 2]), 3)})
+        with self.assertRaises(RuntimeError):
+            f.prefetch()
 
-    @unittest.skipUnless(st, "the Python package safetensors is not installed")
-    def test_signatures(self):
-        for name in ("load_file", "save_file"):
-            ours = list(inspect.signature(getattr(ht, name)).parameters.values())
-            theirs = list(inspect.signature(getattr(st, name)).parameters.values())
-            self.assertEqual([(p.name, p.kind, p.default) for p in ours],
-                             [(p.name, p.kind, p.default) for p in theirs], name)
-        for name in [n for n in dir(safetensors.safe_open) if not n.startswith("_")]:
-            self.assertTrue(hasattr(ht.safe_open, name), name)
+    def test_in_memory(self):
+        data = ht.save(self.tensors, {"format": "pt"})
+        self.assertEqual(data, packed(self.tensors, {"format": "pt"}))
+        self.same(ht.load(data), self.tensors)
+        with self.assertRaises(headrace.Error):
+            ht.load(data[:-1])
+
+    def test_model(self):
+        def build():
+            net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+            net[1].weight = net[0].weight  # one memory, two names
+            net[2].bias = torch.nn.Parameter(net[0].bias.detach()[:8])
+            return net
+
+        one, other = build(), build()
+        ht.save_model(one, self.path, {"k": "v"})
+        with ht.safe_open(self.path, "pt") as f:
+            self.assertEqual(f.keys(), ["0.bias", "0.weight", "1.bias", "2.weight"])
+            self.assertEqual(f.metadata(), {"k": "v", "1.weight": "0.weight", "2.bias": "0.bias"})
+        self.assertEqual(ht.load_model(other, self.path), (set(), []))
+        self.same(other.state_dict(), one.state_dict())
+        ht.save_file({"0.bias": torch.zeros(8), "x": torch.zeros(8)}, self.path)
+        with self.assertRaisesRegex(RuntimeError, 'Missing.*"2.weight"\n.*Unexpected.*"x"'):
+            ht.load_model(other, self.path)
+        self.assertEqual(ht.load_model(other, self.path, strict=False)[1], ["x"])
+
+    def test_save_sharded(self):
+        folder = os.path.join(self.dir, "model")
+        for limit in (100_000, 1 << 30):
+            index = ht.save_sharded(self.tensors, folder, {"format": "pt"}, max_shard_bytes=limit)
+            self.same(ht.load_file(index), self.tensors)
+            into = {n: torch.zeros_like(t) for n, t in self.tensors.items()}
+            ht.load_into(into, folder)
+            self.same(into, self.tensors)
+            with ht.safe_open(folder, "pt") as f:
+                self.assertEqual(f.metadata(), {"format": "pt"})
 
     def test_flat(self):
         ht.save_file({"w": torch.zeros(1000)}, self.path)

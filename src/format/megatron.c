@@ -389,6 +389,7 @@ static int megatron_value(const struct hr__format_file *ff, uint64_t index, uint
 const struct hr__format_ops hr__format_megatron = {
 	.name = "megatron",
 	.suffixes = ".idx",
+	.pair = ".bin .idx",
 	.probe = megatron_probe,
 	.open = megatron_open,
 	.locate = megatron_locate,

@@ -169,7 +169,7 @@ def python(s: Suite) -> list[Step]:
     where = next(p for p in (HERE / "../python", HERE / "../tests/python")
                  if (p / "test_cuda.py").exists())
     return [Step(f"python-{name}", 280, [sys.executable, str(where / f"test_{name}.py")])
-            for name in ("cuda", "torch", "distributed")]
+            for name in ("cuda", "torch", "distributed", "reference")]
 
 
 def weights(s: Suite, what: str, limit: int) -> list[str]:

@@ -68,8 +68,14 @@ copy_python()
 	cp build/static/python/headrace/*.py build/static/python/headrace/_core.abi3.so \
 		"$bundle/lib/python/headrace/"
 	cp examples/*.py "$bundle/examples/"
-	cp tests/python/test_torch.py tests/python/test_cuda.py tests/python/test_distributed.py \
-		"$bundle/python/"
+	cp tests/python/test_{torch,cuda,distributed,reference}.py tests/python/pypi.py "$bundle/python/"
+	# What test_reference.py compares with, if the tests have fetched it.
+	if [[ -d build/cache/python-safetensors && -d build/cache/source-safetensors ]]; then
+		mkdir -p "$bundle/python/cache/source-safetensors/source/bindings/python"
+		cp -r build/cache/python-safetensors "$bundle/python/cache/"
+		cp -r build/cache/source-safetensors/source/bindings/python/tests \
+			"$bundle/python/cache/source-safetensors/source/bindings/python/"
+	fi
 }
 
 # A fio that needs no library: the yardstick on a machine where nothing can be installed.

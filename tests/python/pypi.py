@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 
-# A build asks for one place for all checkouts of a machine, or it is the checkout's own.
 HERE = os.path.dirname(os.path.abspath(__file__))
-CACHE = os.environ.get("HEADRACE_TEST_CACHE") or os.path.join(HERE, "..", "..", "build", "cache")
+# A bundle brings what it needs, beside this file.
+CACHE = next((p for p in [os.path.join(HERE, "cache")] if os.path.isdir(p)),
+             os.path.join(HERE, "..", "..", "build", "cache"))
 
 
 def skip(reason):

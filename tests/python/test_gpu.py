@@ -109,6 +109,40 @@ class Gpu(unittest.TestCase):
         headrace.Checkpoint(path).load_into({"w": back})
         self.assertEqual(back, data)
 
+    def test_shards(self):
+        arrays = {}
+        for i in range(4):
+            data = random.Random(i).randbytes(5000)
+            with headrace.open(self.raw("f", data)) as f:
+                arrays[f"t{i}"] = (Array(5000), data)
+                f.read_into(arrays[f"t{i}"][0])
+        headrace.save_sharded({n: ("U8", (5000,), a) for n, (a, _) in arrays.items()}, self.dir,
+                              max_shard_bytes=10_000)
+        ck = headrace.Checkpoint(self.dir)
+        self.assertEqual(len({ck[n].path for n in ck}), 2)
+        back = {n: Array(5000) for n in arrays}
+        ck.load_into(back)
+        for name, (_, data) in arrays.items():
+            self.assertEqual(back[name].fetch(), data)
+
+    def test_given_back(self):
+        """Memory that was freed is not known any more: neither loaded into nor saved from; what is
+        allocated afterwards is, whatever its address."""
+        head = b'{"w":{"dtype":"U8","shape":[4000],"data_offsets":[0,4000]}}'
+        data = random.Random(4).randbytes(4000)
+        ck = headrace.Checkpoint(self.raw("m", struct.pack("<Q", len(head)) + head + data))
+        for _ in range(20):
+            array = Array(4000)
+            ck.load_into({"w": array})
+            self.assertEqual(array.fetch(), data)
+            address = array.address.value
+            del array
+            with self.assertRaises(headrace.Error):
+                ck.load_into({"w": Array.at(address, 4000)})
+            with self.assertRaises(headrace.Error):
+                headrace.save({"w": ("U8", (4000,), Array.at(address, 4000))}, os.path.join(self.dir, "out"))
+        self.assertFalse(os.path.exists(os.path.join(self.dir, "out")))
+
     def test_loader(self):
         data = random.Random(3).randbytes(2 * (40 * 16 + 1))
         tokens = struct.unpack(f"<{len(data) // 2}H", data)

@@ -49,8 +49,11 @@ class Install(unittest.TestCase):
         os.mkdir(source)
         for name in os.listdir(ROOT):
             if name not in ("build", ".git"):
-                place = os.path.join(ROOT, name)
-                (shutil.copytree if os.path.isdir(place) else shutil.copy)(place, os.path.join(source, name))
+                place, to = os.path.join(ROOT, name), os.path.join(source, name)
+                if os.path.isdir(place):
+                    shutil.copytree(place, to, symlinks=True)
+                else:
+                    shutil.copy(place, to, follow_symlinks=False)
         done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", self.dir, source],
                               capture_output=True, text=True, timeout=900,
                               env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")})

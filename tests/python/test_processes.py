@@ -70,7 +70,7 @@ class Processes(unittest.TestCase):
         said = [self.finish(process).split() for process in four]
         self.assertEqual(len({digest for digest, _ in said}), 1)
         total = sum(int(n) for _, n in said)
-        print(f"\\nfour processes on one cold file of {size} bytes read {total} from the drive "
+        print(f"\nfour processes on one cold file of {size} bytes read {total} from the drive "
               f"({total / size:.3f} of it); one alone {alone}")
         self.assertLessEqual(total, 1.1 * size)
         # and the next start finds it in the page cache

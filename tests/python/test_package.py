@@ -146,7 +146,8 @@ class Files(Case):
         items = headrace.check("host", [self.dir])
         self.assertGreater(len(items), 5)
         self.assertLessEqual({item.state for item in items}, {"ok", "limited", "no"})
-        self.assertLessEqual({item.group for item in items}, {"kernel", "gpu", "storage", "limits", "libraries"})
+        self.assertLessEqual({item.group for item in items}, {"kernel", "gpu", "file system", "storage",
+                                                         "limits", "libraries"})
         self.assertIn("io_uring", [item.name for item in items if item.group == "kernel"])
         self.assertTrue(all(item.cause for item in items))
         self.assertGreater(len(headrace.check(paths=self.dir)), 5)

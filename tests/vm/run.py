@@ -131,7 +131,7 @@ def direct(accel):
         *drive(0), *drive(1), *drive(2), *drive(3),
         *below_switch("nvme,serial=n0,drive=d0", "nvme,serial=n1,drive=d1",
                       "nvme,serial=n2,drive=d2", "nvme,serial=n3,drive=d3",
-                      "ivshmem-plain,memdev=bar")], timeout=900)
+                      "ivshmem-plain,memdev=bar")], timeout=1500)
 
 
 def cuda(accel):

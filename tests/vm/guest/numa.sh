@@ -40,11 +40,11 @@ on_node_1()
 }
 
 # The command's own threads, one with an engine, run where they like; those of the library do not.
-on_node_1 engine "0-1 " headrace bench --device vgpu:0 --path bounce --rw randread --seconds 60 \
+on_node_1 engine "0-1 " headrace bench --device vgpu:0 --path bounce --rw randread --seconds 600 \
 	--staging 16M /mnt/ext4/data
 # No io_uring: then three threads read.
 on_node_1 "engine with threads" "0-1 1 1 1 " env HEADRACE_NO_URING=1 headrace bench --device vgpu:0 \
-	--path bounce --rw randread --seconds 60 --helpers 3 --staging 16M /mnt/ext4/data
+	--path bounce --rw randread --seconds 600 --helpers 3 --staging 16M /mnt/ext4/data
 on_node_1 "loader with threads" "1 1 " headrace stream --device vgpu:0 --path bounce --direct \
 	--format tokens --dtype u16 --seq-len 1000 --batch-size 8 --threads 2 --epochs 0 --staging 16M \
 	/mnt/ext4/data

@@ -5,6 +5,7 @@
 Sections, in the order of their use:
   doctor   what headrace check says, beside what bench then measures
   check    batches and blocks on the device against plain reads, at offsets of every alignment
+  formats  datasets of every format, batches against plain reads, and rates
   stream   random hot windows by headrace stream: registered and not, small and large batches
   sweep    the same once for several numbers of threads
   seq      whole hot files, disk and tmpfs, beside what the bus carries
@@ -28,6 +29,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
+import _formats_make as make
 import files
 import lib
 import runners
@@ -84,6 +86,25 @@ def check(s: Suite) -> list[Step]:
         argv = [s.headrace, "bench", "--rw", "randread", "--bs", bs, "--device", s.args.device,
                 "--seconds", "0.5", "--verify", "--json", str(s.file("plain"))]
         out.append(Step(f"verify-bytes-{bs}", 40, argv, True, ("cold", s.file("plain"))))
+    return out
+
+
+def formats(s: Suite) -> list[Step]:
+    """Megatron, tar, MDS and npy as plain Python writes them, checked on the device, then timed."""
+    kinds = ("megatron", "tar-150k", "tar-8k", "mds-150k", "mds-8k", "npy")
+    out, size = [], s.args.size // 8
+    for name in kinds:
+        folder, kind = s.data / f"{name}-{lib.format_size(size)}", make.KINDS[name]
+        if not s.args.list:
+            make.make(name, folder, size)
+        for state in ("cold", "hot"):
+            argv = [s.headrace, "stream", "--format", kind.format, *kind.stream, "--device",
+                    s.args.device, "--batch-size", str(kind.batch), "--steps", "48", "--seed", "3",
+                    "--verify", "--json", *map(str, make.paths(name, folder))]
+            out.append(Step(f"verify-{state}-{name}", 60, argv, True, (state, folder)))
+    out.append(Step("formats", 170, s.script(
+        "formats", "--kinds", ",".join(kinds), "--size", lib.format_size(size), "--rounds", 5,
+        "--seconds", 1, "--limit", 10, "--alone", "--no-verify", "--name", "formats", file=False)))
     return out
 
 
@@ -159,9 +180,9 @@ def memory(s: Suite) -> list[Step]:
 
 
 SECTIONS: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # seconds at most, steps
-    "doctor": (60, doctor), "check": (100, check), "stream": (310, stream), "sweep": (80, sweep),
-    "seq": (290, seq),
-    "disk": (300, disk), "peers": (440, peers), "matmul": (200, matmul), "memory": (40, memory)}
+    "doctor": (60, doctor), "check": (100, check),
+    "formats": (290, formats), "stream": (310, stream), "sweep": (80, sweep),
+    "seq": (290, seq), "disk": (300, disk), "peers": (440, peers), "matmul": (200, matmul), "memory": (40, memory)}
 
 
 def arguments() -> argparse.Namespace:

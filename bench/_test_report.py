@@ -72,7 +72,14 @@ def truth() -> dict[str, Any]:
             "pair_measured": {**pair, "expected_bytes_per_second": None}, "told": {}, "wrong": []}
 
 
-RESULTS = {"fio_randread": pairs(), "stream": stream(), "sweep": sweep(), "check": truth()}
+def verb_sweep() -> dict[str, Any]:
+    """As `headrace bench --sweep --json` prints it: without machine and time, one program."""
+    got = sweep()["sweep"]
+    return {"file": "x.bin", "seconds": 0.3, "interrupted": False,
+            "sweep": {**got, "programs": {"headrace": got["programs"]["headrace"]}}}
+
+
+RESULTS = {"verb": verb_sweep(), "fio_randread": pairs(), "stream": stream(), "sweep": sweep(), "check": truth()}
 
 
 class Balanced(html.parser.HTMLParser):

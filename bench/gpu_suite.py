@@ -14,6 +14,13 @@ Sections, in the order of their use:
   matmul   a large matrix product beside gathers at full rate
   memory   of a stream over a large file
 
+Only where they are asked for, with the Python package (tests/ and examples/ included):
+  python   the package's tests on the GPU: every byte, memory that is freed and allocated again
+  loads    weights of 8 GB by headrace.torch, hot, cold and after a cold start; memory that takes
+  saves    the same from the GPU to the drive
+  train    a small GPT: the share of the time that it waits for data
+  coop     one model to two GPUs or more: each rank all of it, or a share
+
 Writes NAME.json and NAME.txt to $OUT; NAME is made of the sections. Exit 1 if a step failed or
 found wrong bytes; 77 without a GPU.
 """
@@ -179,10 +186,56 @@ def memory(s: Suite) -> list[Step]:
     return [Step("memory", 60, s.script("memory", "--name", "memory"))]
 
 
+def python(s: Suite) -> list[Step]:
+    where = next(p for p in (HERE / "../python", HERE / "../tests/python")
+                 if (p / "test_cuda.py").exists())
+    return [Step(f"python-{name}", 280, [sys.executable, str(where / f"test_{name}.py")])
+            for name in ("cuda", "torch", "distributed")]
+
+
+def weights(s: Suite, what: str, limit: int) -> list[str]:
+    size = lib.format_size(s.args.size * 2)
+    return s.script("weights", "--size", size, "--what", what, "--rounds", 5, "--limit", limit, "--name",
+                    f"weights-{what.split(',')[0]}", *(["--fio", s.args.fio] if s.args.fio else []), file=False)
+
+
+def loads(s: Suite) -> list[Step]:
+    return [Step("weights-hot", 290, weights(s, "hot,tmpfs,memory", 70)),
+            Step("weights-cold", 290, weights(s, "cold,second", 90))]
+
+
+def saves(s: Suite) -> list[Step]:
+    return [Step("weights-saves", 290, weights(s, "saves", 200))]
+
+
+def train(s: Suite) -> list[Step]:
+    small = [] if s.cuda else ["--steps", 14, "--shapes", "4x16x32", "--workers", "0,2"]
+    return [Step("train", 290, s.script("train_waits", "--limit", 80, "--rounds", 3, *small, "--name", "train"))]
+
+
+def coop(s: Suite) -> list[Step]:
+    argv = s.script("coop", "--size", lib.format_size(s.args.size * 2), "--name", "coop", file=False)
+    argv[argv.index("--device") + 1] = "cuda" if s.cuda else "host"
+    return [Step("coop", 290, argv)]
+
+
 SECTIONS: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # seconds at most, steps
-    "doctor": (60, doctor), "check": (100, check),
-    "formats": (290, formats), "stream": (310, stream), "sweep": (80, sweep),
-    "seq": (290, seq), "disk": (300, disk), "peers": (440, peers), "matmul": (200, matmul), "memory": (40, memory)}
+    "doctor": (60, doctor), "check": (100, check), "stream": (310, stream), "sweep": (80, sweep),
+    "seq": (290, seq),
+    "disk": (300, disk), "peers": (440, peers), "matmul": (200, matmul), "memory": (40, memory)}
+ASKED: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # not among "all"
+    "python": (400, python), "loads": (580, loads), "saves": (290, saves), "train": (290, train),
+    "coop": (290, coop), "formats": (290, formats)}
+EVERY = {**SECTIONS, **ASKED}
+
+
+def find_package() -> None:
+    """The Python package beside this file, in a bundle or a build folder, for all steps."""
+    for place in (HERE / "../lib/python", HERE / "../build/obj/python"):
+        if (place / "headrace").is_dir():
+            os.environ["PYTHONPATH"] = os.pathsep.join(
+                [str(place.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])])
+            return
 
 
 def arguments() -> argparse.Namespace:
@@ -203,14 +256,14 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--fio", help="a (static) fio")
     args = p.parse_args()
     args.sections = args.sections or list(SECTIONS)
-    unknown = [name for name in args.sections if name not in SECTIONS]
+    unknown = [name for name in args.sections if name not in EVERY]
     if unknown:
-        p.error(f"no section {', '.join(unknown)}; there is {', '.join(SECTIONS)}")
+        p.error(f"no section {', '.join(unknown)}; there is {', '.join(EVERY)}")
     return args
 
 
 def run_section(name: str, suite: Suite, left_s: float, parts: Path, log: Any) -> list[Step]:
-    limit_s, make = SECTIONS[name]
+    limit_s, make = EVERY[name]
     end = time.monotonic() + min(limit_s, left_s)
     print(f"== {name}: at most {min(limit_s, left_s):.0f} s", flush=True)
     steps = [step for step in make(suite) if suite.args.only in step.name]
@@ -224,12 +277,12 @@ def run(args: argparse.Namespace, data: Path, parts: Path) -> int:
     began, suite = time.monotonic(), Suite(args, data)
     if args.list:
         for name in args.sections:
-            for step in SECTIONS[name][1](suite):
+            for step in EVERY[name][1](suite):
                 print(f"{name:<8} {step.name:<32}{lib.command_line(step.argv)}")
         return 0
     facts = lib.machine(data)
     print(lib.describe(facts))
-    budget = args.budget or sum(SECTIONS[name][0] for name in args.sections)
+    budget = args.budget or sum(EVERY[name][0] for name in args.sections)
     title = "gpu_" + ("suite" if len(args.sections) == len(SECTIONS) else "-".join(args.sections))
     steps: dict[str, list[Step]] = {}
     with open(args.out / f"{title}.txt", "w", encoding="utf-8") as log:
@@ -247,6 +300,7 @@ def run(args: argparse.Namespace, data: Path, parts: Path) -> int:
 
 def main() -> int:
     args = arguments()
+    find_package()
     if args.device != "host" and not args.list and not lib.gpu_model():
         print("no GPU here: nothing was measured")
         return 77

@@ -145,6 +145,13 @@ def drawn_by(got: dict[str, Any]) -> Callable[[dict[str, Any]], list[Table]] | N
     return of_instructions if "few" in options else None
 
 
+def where(got: dict[str, Any]) -> str:
+    """The machine and the time; of `headrace bench --sweep --json`, which knows neither, the file."""
+    if "machine" not in got:
+        return got.get("file", "")
+    return f"{plot.where(got['machine'])}; {got.get('time', '')}"
+
+
 # -- the page ----------------------------------------------------------------------------------
 def title_of(name: str, got: dict[str, Any]) -> str:
     if "shape" in got:
@@ -210,7 +217,7 @@ def sections(results: dict[str, dict[str, Any]]) -> list[Section]:
         tables = draw(got)
         fold = "sweep" in got
         s = Section(re.sub(r"\W+", "-", name), title_of(name, got), got.get("benchmark_command", ""),
-                    plot.where(got["machine"]) + f"; {got.get('time', '')}", pictures.get(name, []),
+                    where(got), pictures.get(name, []),
                     [] if fold else tables)
         if fold:
             s.extra = _html.sweep_html(got["sweep"]) + (
@@ -274,7 +281,7 @@ def main() -> None:
         draw = drawn_by(got)
         if draw:
             bus = got.get("bus")
-            print(f"### {name}\n\n`{got.get('benchmark_command', '')}`; {plot.where(got['machine'])}"
+            print(f"### {name}\n\n`{got.get('benchmark_command', '')}`; {where(got)}"
                   + (f"; bus {bus['to_device']['median'] / 1e9:.1f} GB/s" if bus else "")
                   + "\n\n" + "\n\n".join(map(markdown, draw(got))) + "\n")
 

@@ -12,6 +12,9 @@
 #include "cli/bench.h"
 
 #define THREADS_MAX 256
+#define NOT_SAID (-1.0)
+#define SECONDS_DEFAULT 5
+#define SECONDS_SWEEP 0.3
 #define TYPES "bytes|i8|u8|i16|u16|i32|u32|i64|f16|bf16|f32|f64"
 
 #define OPT(name, type, field, argument, help, ...)                                                \
@@ -48,6 +51,8 @@ static const struct cli_option options[] = {
 	OPT("seed", CLI_NUMBER, seed, "N", "of the order and of the written pattern (default 0)", 0,
 	    0),
 	OPT("verify", CLI_FLAG, verify, NULL, "check data after the timed run; see above", 0, 0),
+	OPT("sweep", CLI_FLAG, sweep, NULL,
+	    "reads over block sizes and depths, --seconds each (default 0.3)", 0, 0),
 	OPT("overwrite", CLI_FLAG, overwrite, NULL, "allow writes to a file that exists", 0, 0),
 	CLI_COMMON_OPTIONS(struct bench_settings),
 };
@@ -69,16 +74,6 @@ static const struct cli_usage usage = {
 	.n_options = CLI_ARRAY_LEN(options),
 	.min_operands = 1,
 	.max_operands = 1,
-};
-
-struct totals {
-	uint64_t blocks, start_ns, end_ns, cpu_ns, process_ns;
-	struct hr_stats stats;
-	struct cli_histogram latency;
-	struct hr_residency_info before, after;
-	double sync_seconds;
-	uint64_t checked;
-	bool verified, pattern;
 };
 
 static uint64_t rusage_ns(int who)
@@ -253,7 +248,7 @@ static int start_workers(struct bench *b, struct bench_worker *workers, uint32_t
 	return CLI_OK;
 }
 
-static void add_up(struct totals *t, const struct bench_worker *workers, uint32_t n)
+static void add_up(struct bench_totals *t, const struct bench_worker *workers, uint32_t n)
 {
 	t->start_ns = UINT64_MAX;
 	for (uint32_t i = 0; i < n; i++) {
@@ -266,8 +261,7 @@ static void add_up(struct totals *t, const struct bench_worker *workers, uint32_
 	}
 }
 
-/* The timed part. Return: CLI_OK or CLI_FAILED. */
-static int run_workers(struct bench *b, struct bench_worker *workers, struct totals *t)
+int bench_timed(struct bench *b, struct bench_worker *workers, struct bench_totals *t)
 {
 	uint32_t n = (uint32_t)b->set->threads;
 	uint64_t process;
@@ -292,7 +286,7 @@ static int run_workers(struct bench *b, struct bench_worker *workers, struct tot
 	return CLI_OK;
 }
 
-static int after_run(struct bench *b, struct totals *t)
+static int after_run(struct bench *b, struct bench_totals *t)
 {
 	int code = CLI_OK, err = 0;
 
@@ -322,14 +316,15 @@ static json_t *json_latency(const struct cli_histogram *h)
 }
 
 /* What the classic way moved is not in the library's statistics. */
-static json_t *json_paths(const struct bench *b, const struct totals *t)
+static json_t *json_paths(const struct bench *b, const struct bench_totals *t)
 {
 	if (b->classic)
 		return json_pack("{s:I}", "classic", (json_int_t)(t->blocks * b->set->bs));
 	return cli_json_paths(t->stats.bytes_by_path);
 }
 
-static int report_json(const struct bench *b, const struct hr_queue_info *queue, struct totals *t)
+static int report_json(const struct bench *b, const struct hr_queue_info *queue,
+		       struct bench_totals *t)
 {
 	const struct bench_settings *set = b->set;
 	const struct hr_stats *io = &t->stats;
@@ -366,7 +361,8 @@ static int report_json(const struct bench *b, const struct hr_queue_info *queue,
 	return cli_print_json(out);
 }
 
-static int report_human(const struct bench *b, const struct hr_queue_info *queue, struct totals *t)
+static int report_human(const struct bench *b, const struct hr_queue_info *queue,
+			struct bench_totals *t)
 {
 	const struct hr_stats *io = &t->stats;
 	double seconds = cli_seconds(t->end_ns - t->start_ns), n = (double)t->blocks;
@@ -407,7 +403,7 @@ static void stop_bench(void *arg)
 	atomic_store(&((struct bench *)arg)->stop, true);
 }
 
-static int run(struct bench *b, struct bench_worker *workers, struct totals *t)
+static int run(struct bench *b, struct bench_worker *workers, struct bench_totals *t)
 {
 	int shown, code = cli_device_open(b->set->common.device, &b->device);
 
@@ -415,9 +411,11 @@ static int run(struct bench *b, struct bench_worker *workers, struct totals *t)
 		code = open_file(b);
 	if (code != CLI_OK)
 		return code;
-	hr_file_residency(b->file, 0, b->blocks * b->set->bs, &t->before);
 	cli_catch_interrupt(stop_bench, b);
-	code = run_workers(b, workers, t);
+	if (b->set->sweep)
+		return bench_sweep(b, workers, t);
+	hr_file_residency(b->file, 0, b->blocks * b->set->bs, &t->before);
+	code = bench_timed(b, workers, t);
 	if (code == CLI_OK)
 		code = after_run(b, t);
 	if (code != CLI_OK && !t->blocks)
@@ -435,6 +433,9 @@ static int check_settings(const struct bench_settings *set)
 		return cli_usage_error("bench", "--buffered and --direct exclude each other");
 	if (set->direct && cli_cache(set->cache) == HR_CACHE_KEEP)
 		return cli_usage_error("bench", "--cache keep and --direct exclude each other");
+	if (set->sweep && (write || set->verify || set->batch > 1))
+		return cli_usage_error("bench",
+				       "--sweep reads; --verify and --batch are not for it");
 	if (write && set->bs % 8)
 		return cli_usage_error("bench", "--bs must be a multiple of 8 to write");
 	if (!strcmp(set->path, "classic") && (set->batch > 1 || set->direct))
@@ -474,18 +475,20 @@ int cli_verb_bench(int argc, char **argv)
 		.bs = 8192,
 		.depth = 64,
 		.threads = 1,
-		.seconds = 5,
+		.seconds = NOT_SAID,
 		.batch = 1,
 	};
 	struct bench b = {.set = &set};
 	struct bench_worker *workers;
-	struct totals *totals;
+	struct bench_totals *totals;
 	int first, code = cli_parse(&usage, argc, argv, &set, &first);
 
 	if (code == -1)
 		code = check_settings(&set);
 	if (code != -1)
 		return code;
+	if (set.seconds < 0)
+		set.seconds = set.sweep ? SECONDS_SWEEP : SECONDS_DEFAULT;
 	b.file_path = argv[first];
 	b.write = strstr(set.rw, "write");
 	b.random = !strncmp(set.rw, "rand", 4);

@@ -17,7 +17,7 @@ struct bench_settings {
 	const char *rw, *path, *from, *to, *cache;
 	uint64_t bs, depth, threads, helpers, size, seed, batch, requests, staging;
 	double seconds;
-	bool verify, buffered, direct, overwrite;
+	bool verify, buffered, direct, overwrite, sweep;
 };
 
 /* What all workers share; constant while they run but for the atomics. */
@@ -53,6 +53,17 @@ struct bench_worker {
 	char sentence[640];
 	/* where the next request goes */
 	uint64_t position, random_state;
+};
+
+/* What the workers come to. */
+struct bench_totals {
+	uint64_t blocks, start_ns, end_ns, cpu_ns, process_ns;
+	struct hr_stats stats;
+	struct cli_histogram latency;
+	struct hr_residency_info before, after;
+	double sync_seconds;
+	uint64_t checked;
+	bool verified, pattern;
 };
 
 /* bench_next_block() - index of the next block of a worker. */
@@ -102,5 +113,11 @@ int bench_verify_reads(struct bench *b, uint64_t *checked, bool *pattern);
 
 /* bench_verify_writes() - untimed: plain reads of written blocks against the pattern. */
 int bench_verify_writes(struct bench *b, uint64_t *checked);
+
+/* bench_timed() - let @workers, zeroed, run once. Return: CLI_OK or CLI_FAILED. */
+int bench_timed(struct bench *b, struct bench_worker *workers, struct bench_totals *t);
+
+/* bench_sweep() - one run for each block size and depth, and a table of them. Return: the exit code. */
+int bench_sweep(struct bench *b, struct bench_worker *workers, struct bench_totals *t);
 
 #endif

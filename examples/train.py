@@ -77,6 +77,8 @@ def arguments():
     p.add_argument("--data", choices=("headrace", "dataloader"), default="headrace",
                    help="dataloader: PyTorch's own, for comparison")
     p.add_argument("--workers", type=int, default=0, help="of the DataLoader (0)")
+    p.add_argument("--sync", action="store_true",
+                   help="wait for the device before a batch is asked for: only data is waited for then")
     p.add_argument("--json", action="store_true", help="print the result as one line of JSON")
     return p.parse_args()
 
@@ -166,8 +168,12 @@ def main():
     batches = endless(loader)
     began = time.perf_counter()
     for step in range(first + 1, args.steps + 1):
+        if args.sync:
+            wait_for(args.device)
         asked = time.perf_counter()
         tokens, labels = take(next(batches), args.device)
+        if args.sync:
+            wait_for(args.device)
         waited += time.perf_counter() - asked
         loss = model(tokens, labels)
         optimizer.zero_grad()

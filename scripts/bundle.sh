@@ -21,6 +21,7 @@ make_bundle()
 	copy_drop_in
 	copy_gpu_tests
 	copy_bench_scripts
+	copy_python
 	add_fio
 	cp scripts/bundle_run.sh "$bundle/run.sh"
 	cp scripts/suite.sh "$bundle/suite.sh"
@@ -56,6 +57,19 @@ copy_bench_scripts()
 		mkdir -p "$bundle/bench"
 		cp bench/*.py "$bundle/bench/"
 	fi
+}
+
+# The package by the limited API, for any Python from 3.11 on; its examples, and its tests that a GPU
+# makes a difference to.
+copy_python()
+{
+	[[ -f build/static/python/headrace/_core.abi3.so ]] || return 0
+	mkdir -p "$bundle/lib/python/headrace" "$bundle/examples" "$bundle/python"
+	cp build/static/python/headrace/*.py build/static/python/headrace/_core.abi3.so \
+		"$bundle/lib/python/headrace/"
+	cp examples/*.py "$bundle/examples/"
+	cp tests/python/test_torch.py tests/python/test_cuda.py tests/python/test_distributed.py \
+		"$bundle/python/"
 }
 
 # A fio that needs no library: the yardstick on a machine where nothing can be installed.

@@ -111,8 +111,8 @@ int hr_dataset_select(struct hr_dataset *ds, const uint64_t *ids, uint64_t n,
  * hr_dataset_mix() - several datasets as one, drawn from by weight.
  * @kids: @n datasets, 1..1024, with the same fields; @out holds references of them.
  * @weights: positive and finite; shares are exact to one sample in 65536.
- * @samples: length of an epoch, up to 2^62; 0 = the sum of their lengths. A dataset that is used up within an epoch
- *           begins again in another order; one that is not goes on where it was in the next epoch.
+ * @samples: length of an epoch, up to 2^62; 0 = the sum of their lengths. A dataset that is used up within
+ *           an epoch begins again in another order; one that is not goes on where it was in the next.
  *
  * Sample numbers are those of the datasets one behind the other.
  * Return: 0, -EINVAL, -HR_E_BAD_DTYPE or -HR_E_BAD_FORMAT (fields differ), -ENOMEM.

@@ -61,7 +61,7 @@ static int scan_offsets(struct opening *o, struct hr__arrow_column *column, stru
 	const uint64_t most = SCAN_BYTES / entry - 1;
 
 	for (uint64_t row = 0; row < rows;) {
-		uint64_t n = hr__min(most, rows - row), begin, end;
+		uint64_t n = hr__min(most, rows - row), begin = 0, end = 0;
 		int rc = o->src->read(o->src, place->offsets + row * entry, o->scan,
 				      (size_t)((n + 1) * entry));
 
@@ -390,7 +390,7 @@ static int arrow_locate(const struct hr__format_file *ff, uint64_t index, uint32
 	const struct arrow *a = (const struct arrow *)ff;
 	const struct hr__arrow_column *column;
 	const struct hr__arrow_place *place;
-	uint64_t batch, row, begin, end;
+	uint64_t batch, row, begin = 0, end = 0;
 	uint8_t entries[16];
 	int rc;
 

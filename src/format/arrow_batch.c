@@ -76,7 +76,7 @@ static int fixed_place(const struct batch *b, struct hr__arrow_column *column, u
 		       struct hr__arrow_place *place)
 {
 	uint64_t elements = b->rows, length, need;
-	struct hr__range data;
+	struct hr__range data = {0, 0};
 	int rc = 0;
 
 	for (uint32_t k = 0; k <= column->levels && rc == 0; k++) {
@@ -98,7 +98,7 @@ static int ragged_place(const struct batch *b, struct hr__arrow_column *column, 
 			struct hr__arrow_place *place)
 {
 	uint64_t first = column->buffer + extra, length, need = 0, entries;
-	struct hr__range offsets, data;
+	struct hr__range offsets = {0, 0}, data = {0, 0};
 	int rc = check_node(b, column, column->node, b->rows, &length);
 
 	if (rc == 0 && column->list) {

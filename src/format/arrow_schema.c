@@ -372,7 +372,7 @@ int hr__arrow_schema_parse(struct hr__flat *flat, const struct hr__flat_table *t
 {
 	struct walk w = {.flat = flat, .schema = out, .version = version};
 	struct hr__flat_vector fields = hr__flat_vector(flat, table, 1, 4);
-	int rc;
+	int rc = 0;
 
 	*out = (struct hr__arrow_schema){.n_columns = 0};
 	if (hr__flat_number(flat, table, 0, 2, 0) != 0)
@@ -383,7 +383,8 @@ int hr__arrow_schema_parse(struct hr__flat *flat, const struct hr__flat_table *t
 	if (flat->rc)
 		return flat->rc;
 	out->columns = calloc(hr__min(fields.n, HR__FIELDS_MAX) + 1, sizeof(*out->columns));
-	rc = out->columns ? 0 : -ENOMEM;
+	if (!out->columns)
+		return hr__fail(ENOMEM, "%s: no memory for its columns", src->name);
 	for (uint32_t i = 0; i < fields.n && rc == 0; i++) {
 		struct hr__flat_table field = hr__flat_item(flat, &fields, i);
 

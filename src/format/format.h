@@ -96,6 +96,11 @@ struct hr__shard {
 struct hr__format_ops {
 	const char *name;
 	const char *suffixes; /* of its files in a folder, such as ".arrow .feather" */
+	/*
+	 * Only where files without a mark of their own have one beside them that tells, else NULL:
+	 * ".bin .idx" says that X.bin is this format's when the probe knows X.idx.
+	 */
+	const char *pair;
 	/* 0 = certainly not, 100 = a magic number says so. @head: the first bytes of the file. */
 	int (*probe)(const void *head, size_t len, uint64_t file_size);
 	/*

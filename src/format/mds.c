@@ -223,6 +223,7 @@ static int choose_fields(struct mds *m, const struct hr_dataset_options *opts)
 {
 	struct hr__schema *schema = &m->ff.schema;
 	const struct hr__mds_layout *l = &m->layout;
+	const struct hr__mds_column *left_out = NULL;
 
 	schema->fields = calloc(l->n_columns, sizeof(*schema->fields));
 	m->column_of = calloc(l->n_columns, sizeof(*m->column_of));
@@ -234,19 +235,21 @@ static int choose_fields(struct mds *m, const struct hr_dataset_options *opts)
 
 		if (!hr__format_wanted(opts, column->face.name))
 			continue;
-		if (column->reason && (opts->fields || l->n_columns == 1))
-			return refuse_column(m, column);
-		if (column->reason)
+		if (column->reason) {
+			left_out = column;
+			if (opts->fields)
+				break;
 			continue;
+		}
 		field->face = column->face;
-		if (column->face.kind == HR_FIELD_RAGGED) { /* so n_var > 0: check_size() */
+		if (column->face.kind == HR_FIELD_RAGGED && m->sizes) { /* always: check_size() */
 			field->sizes = m->sizes;
 			field->face.bytes = m->sizes->max;
 		}
 		m->column_of[schema->n_fields++] = k;
 	}
-	if (schema->n_fields == 0 && !opts->fields)
-		return refuse_column(m, &l->columns[0]);
+	if (left_out && (opts->fields || schema->n_fields == 0))
+		return refuse_column(m, left_out);
 	return hr__format_check_wanted(m->src, opts, schema);
 }
 
@@ -265,7 +268,7 @@ static void mds_close(struct hr__format_file *ff)
 static int mds_open(const struct hr__format_args *args, struct hr__format_file **out)
 {
 	struct mds *m;
-	uint32_t n;
+	uint32_t n = 0;
 	int rc = read_count(args->src, &n);
 
 	if (rc < 0)

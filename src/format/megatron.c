@@ -235,7 +235,7 @@ static int megatron_open(const struct hr__format_args *args, struct hr__format_f
 static int locate_span(const struct megatron *m, uint64_t first, uint64_t last,
 		       struct hr__range *out)
 {
-	struct hr__range end;
+	struct hr__range end = {0, 0};
 	int rc = hr__megatron_sequence(&m->index, first, out);
 
 	if (rc == 0)
@@ -338,7 +338,7 @@ static int megatron_locate(const struct hr__format_file *ff, uint64_t index, uin
 static int start_from(const struct hr__megatron_index *x, uint64_t position, uint64_t skip,
 		      uint64_t *start)
 {
-	uint64_t s, end, d;
+	uint64_t s, end, d = 0;
 	int rc = hr__megatron_find(x, position, &s);
 
 	if (rc == 0)
@@ -355,7 +355,7 @@ static int start_from(const struct hr__megatron_index *x, uint64_t position, uin
 static int window_start(const struct megatron *m, uint64_t position, uint32_t at, uint64_t *out)
 {
 	const struct hr__megatron_index *x = &m->index;
-	uint64_t end = position + m->field.face.shape[0], from = position, start;
+	uint64_t end = position + m->field.face.shape[0], from = position, start = 0;
 	/* Documents without tokens begin where the next one does: they are not counted. */
 	uint32_t steps = x->empty_documents ? at : 0, skip = x->empty_documents ? 0 : at;
 
@@ -389,6 +389,7 @@ static int megatron_value(const struct hr__format_file *ff, uint64_t index, uint
 const struct hr__format_ops hr__format_megatron = {
 	.name = "megatron",
 	.suffixes = ".idx",
+	.pair = ".bin .idx",
 	.probe = megatron_probe,
 	.open = megatron_open,
 	.locate = megatron_locate,

@@ -552,13 +552,15 @@ int hr__megatron_runs(const struct hr__megatron_index *x, uint64_t tokens, uint3
 
 int hr__megatron_add(struct hr__megatron_ranges *ranges, uint64_t offset, uint64_t len)
 {
-	struct hr__range *last = ranges->n ? &ranges->out[ranges->n - 1] : NULL;
-
 	if (len == 0)
 		return 0;
-	if (last && last->offset + last->len == offset) {
-		last->len += len;
-		return 0;
+	if (ranges->n) {
+		struct hr__range *last = &ranges->out[ranges->n - 1];
+
+		if (last->offset + last->len == offset) {
+			last->len += len;
+			return 0;
+		}
 	}
 	if (ranges->n == ranges->max)
 		return hr__fail(HR_E_FILE_CHANGED,

@@ -100,7 +100,7 @@ static int walk_sequence(const struct hr__megatron_order *o, uint64_t s, int64_t
 static int read_marks(const struct hr__megatron_order *o, uint64_t j, struct mark *begin,
 		      struct mark *end)
 {
-	int64_t numbers[4];
+	int64_t numbers[4] = {0};
 	int rc = read_numbers(&o->samples, 2 * j, 4, numbers);
 
 	if (rc < 0)
@@ -117,11 +117,11 @@ static int read_marks(const struct hr__megatron_order *o, uint64_t j, struct mar
 /* The sample in row @j of the sample index. */
 static int walk_sample(const struct hr__megatron_order *o, uint64_t j, struct walk *w)
 {
-	struct mark begin, end;
+	struct mark begin = {0, 0}, end = {0, 0};
 	int rc = read_marks(o, j, &begin, &end);
 
 	for (int64_t at = begin.document; rc == 0 && at <= end.document;) {
-		int64_t numbers[BLOCK_NUMBERS];
+		int64_t numbers[BLOCK_NUMBERS] = {0};
 		uint32_t n = (uint32_t)hr__min(BLOCK_NUMBERS, (uint64_t)(end.document - at) + 1);
 
 		rc = read_numbers(&o->documents, (uint64_t)at, n, numbers);
@@ -238,7 +238,7 @@ static int
 check_array(struct hr__megatron_order *o, const struct hr__megatron_array *a, uint32_t numbers_each,
 	    int (*check)(struct hr__megatron_order *o, uint64_t at, const int64_t *numbers))
 {
-	int64_t numbers[BLOCK_NUMBERS];
+	int64_t numbers[BLOCK_NUMBERS] = {0};
 	int rc = 0;
 
 	for (uint64_t at = 0; at < a->npy.elements && rc == 0;) {

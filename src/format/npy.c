@@ -118,7 +118,7 @@ static int set_field(struct hr__field *field, const struct hr__npy *array,
 
 static int open_array(struct npy_file *f, const struct hr__format_args *args)
 {
-	struct hr__npy array;
+	struct hr__npy array = {.data = 0};
 	int rc = make_room(f, 1, args->src->name);
 
 	if (rc == 0)
@@ -151,8 +151,8 @@ static int parse_member(struct npy_file *f, const struct hr__format_args *args,
 	uint32_t k = f->ff.schema.n_fields;
 	const char *name = args->src->name;
 	char what[128];
-	struct hr__npy array;
-	uint64_t offset, count = 0;
+	struct hr__npy array = {.data = 0};
+	uint64_t offset = 0, count = 0;
 	int rc = hr__zip_locate(&f->zip, m, &offset);
 
 	if (rc == 0)

@@ -53,7 +53,7 @@ static int read_header(const struct hr_source *src, struct hr__st *st)
 {
 	uint8_t head[HR__FORMAT_HEAD_BYTES];
 	size_t have = (size_t)hr__min(src->size, sizeof(head));
-	uint64_t len;
+	uint64_t len = 0;
 	char *json;
 	int rc;
 
@@ -187,7 +187,7 @@ static int rows_open(const struct hr__format_args *args, struct hr__format_file 
 {
 	const struct hr_source *src = args->src;
 	const char *named = args->opts->format;
-	struct hr__st st;
+	struct hr__st st = {.n_tensors = 0};
 	struct rows *r;
 	int rc;
 

@@ -114,6 +114,12 @@ void hr__part_close(struct hr__part *part);
 /* hr__part_source() - a part that is only a file to be looked at. Close it as the others. */
 int hr__part_source(const char *path, struct hr__part **out, const struct hr_source **src);
 
+/*
+ * hr__part_pair() - is the file @path known by the one beside it (Megatron's .bin by its .idx)? *@ops is set
+ * then, and left alone otherwise.
+ */
+void hr__part_pair(const char *path, const struct hr__format_ops **ops);
+
 /* The number in the format file of the @nth < part->count sample that the part gives. */
 uint64_t hr__part_index(const struct hr__part *part, uint64_t nth);
 

@@ -152,6 +152,44 @@ int hr__source_format(const struct hr_source *src, const char *name,
 			foreign ? foreign : "its format was not recognised; name the format");
 }
 
+/* Does the file @path, whose name is @len bytes and @suffix, begin as @ops wants? */
+static bool other_known(const char *path, size_t len, const char *suffix,
+			const struct hr__format_ops *ops)
+{
+	char head[HR__FORMAT_HEAD_BYTES];
+	size_t suffix_len = strlen(suffix);
+	char *other = malloc(len + suffix_len + 1);
+	const struct hr_source *src;
+	struct hr__part *part = NULL;
+	bool known = false;
+
+	if (!other)
+		return false;
+	memcpy(other, path, len);
+	memcpy(other + len, suffix, suffix_len + 1);
+	if (hr__part_source(other, &part, &src) == 0) {
+		size_t n = (size_t)hr__min(src->size, sizeof(head));
+
+		known = src->read(src, 0, head, n) == 0 && ops->probe(head, n, src->size) == 100;
+	}
+	hr__part_close(part);
+	free(other);
+	return known;
+}
+
+void hr__part_pair(const char *path, const struct hr__format_ops **ops)
+{
+	const struct hr__format_ops *each;
+
+	for (size_t k = 0; (each = hr__format_at(k)); k++) {
+		size_t n = each->pair ? strcspn(each->pair, " ") : 0, len = strlen(path);
+
+		if (n && len > n && memcmp(path + len - n, each->pair, n) == 0 &&
+		    other_known(path, len - n, each->pair + n + 1, each))
+			*ops = each;
+	}
+}
+
 /* What the format says, looked at once more: everything that follows relies on it. */
 static int check_schema(const struct hr__part *part, const struct hr_source *src,
 			const struct hr__shard *shard)
@@ -216,6 +254,8 @@ static int open_part(struct hr__part *part, const char *path, const struct hr_da
 				"%s: has %" PRIu64 " bytes, its index.json says %" PRIu64
 				"; copy it again",
 				path, o->src.size, shard->bytes);
+	if (!*ops && (!opts->format || strcmp(opts->format, "auto") == 0))
+		hr__part_pair(path, ops);
 	if (!*ops) {
 		rc = hr__source_format(&o->src, opts->format, ops);
 		if (rc < 0)

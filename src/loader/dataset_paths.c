@@ -129,9 +129,14 @@ static int expand_names(struct expansion *x, const char *folder, struct dirent *
 		path = join(folder, strlen(folder), names[i]->d_name);
 		if (!path)
 			return -ENOMEM;
-		rc = x->each(x->ctx, path, NULL);
+		if (!*x->ops)
+			hr__part_pair(path, x->ops);
+		/* Of a pair, the other file may be the one that counts. */
+		if (is_sample_file(x, names[i]->d_name)) {
+			rc = x->each(x->ctx, path, NULL);
+			found++;
+		}
 		free(path);
-		found++;
 	}
 	if (rc == 0 && !found)
 		return hr__fail(HR_E_UNKNOWN_FORMAT,

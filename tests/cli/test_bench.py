@@ -29,6 +29,20 @@ class Bench(common.CliTest):
     def data(self):
         return self.raw("data", common.random.Random(4).randbytes(2 << 20))
 
+    def test_sweep(self):
+        """A point for each size that fits and each depth; the file is not touched."""
+        f = self.raw("data", b"x" * (300 << 10))
+        got = self.ok("bench", "--sweep", "--seconds", "0.01", "--device", "host", "--json", f).json["sweep"]
+        self.assertEqual((got["sizes"], got["depths"]), ([4096, 16384, 65536, 262144], [1, 4, 16, 64, 256]))
+        rows = got["programs"]["headrace"]
+        self.assertEqual([len(r) for r in rows], [5] * 4)
+        for point in (p for r in rows for p in r):
+            self.assertGreater(point["bytes_per_second"], 0)
+            self.assertLessEqual(point["p50_us"], point["p99_us"])
+        lines = self.ok("bench", "--sweep", "--seconds", "0.01", "--size", "16K", "--device", "host", f).out
+        self.assertEqual(len(lines.splitlines()), 4, lines)
+        self.fails(2, ["--sweep reads"], "bench", "--sweep", "--rw", "write", f)
+
     def test_reads(self):
         f = self.data()
         for rw in ("read", "randread"):

@@ -3,11 +3,13 @@
 """Documents: every block of commands in README and docs is run, in a folder with the files that it names and
 with a pretended GPU, or says why it is not. Options that the text names exist. What is installed can be
 compiled against, and its manual pages are without a warning."""
+import io
 import os
 import re
 import shutil
 import struct
 import subprocess
+import tarfile
 
 import common
 
@@ -39,9 +41,35 @@ def safetensors():
     return struct.pack("<Q", len(head)) + head + os.urandom(1024)
 
 
+def archive(path):
+    """A shard of images and their classes."""
+    with tarfile.open(path, "w") as tar:
+        for i in range(100):
+            for ext, data in (("jpg", os.urandom(100 + 7 * i)), ("cls", b"%d" % i)):
+                member = tarfile.TarInfo(f"{i:04}.{ext}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+
+
+def corpus(path):
+    """Documents of 1000 tokens each, as Megatron-Core keeps them."""
+    n, length = 300, 1000
+    with open(path + ".bin", "wb") as f:
+        f.write(os.urandom(n * length * 2))
+    with open(path + ".idx", "wb") as f:
+        f.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, n, n + 1))
+        f.write(struct.pack(f"<{n}i", *[length] * n))
+        f.write(struct.pack(f"<{n}q", *[i * length * 2 for i in range(n)]))
+        f.write(struct.pack(f"<{n + 1}q", *range(n + 1)))
+
+
 class Docs(common.CliTest):
     def setUp(self):
         super().setUp()
+        os.mkdir(self.path("images"))
+        for name in ("images/0.tar", "images/1.tar", "a.tar", "b.tar"):
+            archive(self.path(name))
+        corpus(self.path("corpus"))
         self.tokens("tokens.bin", 4 << 20)
         self.raw("model.bin", os.urandom(100000))
         self.raw("model.safetensors", safetensors())

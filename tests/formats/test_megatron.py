@@ -95,6 +95,11 @@ class MegatronTest(common.FormatTest):
         self.check_documents(prefix, path=prefix + ".idx")
         self.check_documents(prefix, path=prefix + ".bin")
         self.assertEqual(self.dump(prefix + ".idx").format, "megatron")
+        # a .bin is known by its .idx, and a folder holds each pair once
+        self.assertEqual(self.dump(prefix + ".bin").format, "megatron")
+        self.write("y", self.corpus(3, 15, 30))
+        folder = self.dump(self.dir)
+        self.assertEqual((folder.format, folder.count), ("megatron", 35))
 
     def test_documents_of_sequences(self):
         prefix = self.write("x", self.corpus(3, 40, 9, 5, 0) + [[]] + self.corpus(4, 3, 3, 4))

@@ -46,12 +46,14 @@ def once(name, make):
     return folder
 
 
-def packages(name, *requirements, any_python=False):
-    """A folder for sys.path with these packages, for this interpreter, or for any (the limited API)."""
+def packages(name, *requirements, any_python=False, alone=False):
+    """A folder for sys.path with these packages, for this interpreter, or for any (the limited API).
+    ``alone``: without what they need, which is there already."""
     def make(folder):
         if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True).returncode:
             skip("no pip for this Python (python3-pip)")
-        done = _pip(["install", "--quiet", "--target", folder, *requirements])
+        more = ["--no-deps"] if alone else []
+        done = _pip(["install", "--quiet", "--target", folder, *more, *requirements])
         if done.returncode:
             skip(f"no {', '.join(requirements)} from PyPI: {_last_line(done)}")
     kind = "" if any_python else f"{sys.version_info[0]}.{sys.version_info[1]}"

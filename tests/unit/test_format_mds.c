@@ -365,7 +365,7 @@ static void headers_refused(void **state)
 	expect_refusal(&s, 0, &opts, HR_E_EMPTY_FILE, "empty");
 	s.len = 5;
 	expect_refusal(&s, 0, &opts, HR_E_BAD_FORMAT, "truncated");
-	strcpy((char *)s.bytes, "version https://git-lfs.github.com/spec/v1");
+	memcpy(s.bytes, "version https://git-lfs.github.com/spec/v1", 42);
 	s.len = 42;
 	expect_refusal(&s, 0, &opts, HR_E_BAD_FORMAT, "git lfs pull");
 	memcpy(s.bytes, "\x28\xb5\x2f\xfd", 4);

@@ -298,6 +298,7 @@ static void versions_and_others_refused(void **state)
 
 static void long_heads(void **state)
 {
+	static const char head[] = "\x93NUMPY\2\0----" DICT("<f4", "(1,)");
 	static uint8_t bytes[12 + 10001 + 4];
 	struct hr_dataset_options opts = {0};
 
@@ -306,9 +307,8 @@ static void long_heads(void **state)
 		struct format_bytes all = {.n_files = 0};
 
 		memset(bytes, ' ', sizeof(bytes));
-		memcpy(bytes, "\x93NUMPY\2\0", 8);
+		memcpy(bytes, head, sizeof(head) - 1);
 		memcpy(bytes + 8, &len, 4);
-		memcpy(bytes + 12, DICT("<f4", "(1,)"), strlen(DICT("<f4", "(1,)")));
 		format_bytes_add(&all, "x.npy", bytes, 12 + len + 4, 0);
 		assert_int_equal(format_bytes_try(&all, &hr__format_npy, &opts),
 				 len == 10000 ? 0 : -HR_E_BAD_FORMAT);

@@ -78,7 +78,7 @@ static void write_rows(struct index_bytes *x, uint64_t rows, uint32_t columns)
 		uint32_t n = (uint32_t)hr__min(columns, 1 + i / 10);
 
 		for (uint32_t k = 0; k < n; k++) {
-			char name[16];
+			char name[32];
 			struct hr__index_face face = {.name = name, .dtype = HR_DTYPE_U8};
 
 			snprintf(name, sizeof(name), "column%u", k);
@@ -220,10 +220,10 @@ static void even_samples_take_no_room(void **state)
 	struct index_bytes x = {.len = 0};
 	struct hr__index *index;
 
-	write_rows(&x, 1000000, 1);
-	assert_true(x.len < 350000);
+	write_rows(&x, 200000, 1);
+	assert_true(x.len < 70000);
 	assert_int_equal(hr__index_open(&x.src, &about, &index), 0);
-	check_cells(index, 1000000, 1, 991);
+	check_cells(index, 200000, 1, 991);
 	hr__index_close(index);
 	free(x.bytes);
 }
@@ -368,9 +368,10 @@ static void sign(struct index_bytes *x)
 {
 	uint64_t tail = get64(x->bytes + HR__INDEX_AT_TAIL),
 		 blocks = x->bytes[HR__INDEX_AT_N_BLOCKS];
-	uint8_t *entry = x->bytes + x->len - blocks * HR__INDEX_ENTRY_BYTES;
+	bool fits = blocks <= (x->len - HR__INDEX_HEADER_BYTES) / HR__INDEX_ENTRY_BYTES;
+	uint8_t *entry = x->bytes + x->len - (fits ? blocks * HR__INDEX_ENTRY_BYTES : 0);
 
-	for (uint64_t i = 0; i < blocks; i++, entry += HR__INDEX_ENTRY_BYTES) {
+	for (uint64_t i = 0; fits && i < blocks; i++, entry += HR__INDEX_ENTRY_BYTES) {
 		uint64_t offset = get64(entry + 8), len = get64(entry + 24) & 0xffffffff;
 
 		if (offset <= x->len && len <= x->len - offset)
@@ -450,7 +451,7 @@ static void many_threads_ask(void **state)
 	free(x.bytes);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_told_comes_back),
@@ -459,8 +460,12 @@ int main(void)
 		cmocka_unit_test(stale_and_strange),
 		cmocka_unit_test(every_prefix_and_every_byte),
 		cmocka_unit_test(signed_lies),
+	};
+	const struct CMUnitTest threaded[] = {
 		cmocka_unit_test(many_threads_ask),
 	};
 
+	if (argc > 1) /* "threads": what the thread sanitizer has something to say about */
+		return cmocka_run_group_tests(threaded, NULL, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
 Sections, in the order of their use:
   doctor   what headrace check says, beside what bench then measures
   check    batches and blocks on the device against plain reads, at offsets of every alignment
-  formats  datasets of every format, batches against plain reads, and rates
   stream   random hot windows by headrace stream: registered and not, small and large batches
   sweep    the same once for several numbers of threads
   seq      whole hot files, disk and tmpfs, beside what the bus carries
@@ -14,7 +13,8 @@ Sections, in the order of their use:
   matmul   a large matrix product beside gathers at full rate
   memory   of a stream over a large file
 
-Only where they are asked for, with the Python package (tests/ and examples/ included):
+Only where they are asked for, all but the first with the Python package (tests/ and examples/ included):
+  formats  datasets of every format, batches against plain reads, and rates
   python   the package's tests on the GPU: every byte, memory that is freed and allocated again
   loads    weights of 8 GB by headrace.torch, hot, cold and after a cold start; memory that takes
   saves    the same from the GPU to the drive

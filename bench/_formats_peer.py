@@ -335,9 +335,9 @@ PEERS: dict[str, Peer] = {  # how, the check, the group of tests/formats/peers.s
 
 
 # -- timing --------------------------------------------------------------------------------------
-def family() -> list[int]:
+def family(first: int) -> list[int]:
     """This process and all below it."""
-    out = [os.getpid()]
+    out = [first]
     for pid in out:
         try:
             for task in os.listdir(f"/proc/{pid}/task"):
@@ -349,7 +349,7 @@ def family() -> list[int]:
 
 def cpu_seconds() -> float:
     ticks = 0
-    for pid in family():
+    for pid in family(os.getpid()):
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:

@@ -6,11 +6,15 @@ No timing is asserted and no program under test is needed.
 """
 from __future__ import annotations
 
+import ast
+import io
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -18,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import _formats_make as make
 import files
 import fio_pairs
 import gpu_suite
@@ -192,6 +197,63 @@ class Judgements(unittest.TestCase):
 
     def test_every_section_has_a_bound(self) -> None:
         self.assertTrue(all(limit <= 600 for limit, _ in gpu_suite.SECTIONS.values()))
+
+
+class Datasets(unittest.TestCase):
+    """What _formats_make.py writes, read by other means than ours."""
+
+    def made(self, kind: str, size: int = 1 << 20) -> tuple[list[bytes], int]:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "set"
+            samples = make.make(kind, folder, size)
+            self.assertEqual(make.make(kind, folder, size), samples)  # it is there already
+            return [path.read_bytes() for path in make.data_files(folder)], samples
+
+    def test_tar(self) -> None:
+        files_made, samples = self.made("tar-8k")
+        with tarfile.open(fileobj=io.BytesIO(files_made[0])) as tar:
+            members = {m.name: tar.extractfile(m).read() for m in tar}
+        self.assertEqual(len(members), 2 * samples)
+        for name, data in members.items():
+            if name.endswith(".jpg"):
+                label = int(members[name.replace(".jpg", ".cls")])
+                self.assertEqual(int(name[:9]), int.from_bytes(data[:8], "little"))
+                self.assertTrue(make.is_sample(make.KINDS["tar-8k"], data, label))
+                other = data[:-1] + bytes([data[-1] ^ 1])
+                self.assertFalse(make.is_sample(make.KINDS["tar-8k"], other, label))
+
+    def test_mds(self) -> None:
+        files_made, samples = self.made("mds-8k")
+        shard = files_made[0]
+        count = int.from_bytes(shard[:4], "little")
+        starts = struct.unpack_from(f"<{count + 1}I", shard, 4)
+        self.assertEqual((count, starts[-1]), (samples, len(shard)))
+        for begin, end in zip(starts, starts[1:]):
+            size = int.from_bytes(shard[begin:begin + 4], "little")
+            self.assertEqual(begin + 4 + size + 8, end)
+            label = int.from_bytes(shard[end - 8:end], "little")
+            self.assertTrue(make.is_sample(make.KINDS["mds-8k"], shard[begin + 4:end - 8], label))
+
+    def test_npy(self) -> None:
+        files_made, samples = self.made("npy")
+        head = 10 + int.from_bytes(files_made[0][8:10], "little")
+        shape = ast.literal_eval(files_made[0][10:head].decode())["shape"]
+        self.assertEqual((head % 64, shape), (0, (samples, 8192)))
+        for i in range(samples):
+            row = files_made[0][head + i * 16384:head + (i + 1) * 16384]
+            self.assertEqual(row, make.payload(make.KINDS["npy"], i))
+
+    def test_megatron(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "set"
+            samples = make.make("megatron", folder, 1 << 20)
+            index = (folder / "text.idx").read_bytes()
+            count = struct.unpack_from("<QBQQ", index, 9)[2]
+            sizes = struct.unpack_from(f"<{count}i", index, 34)
+            begins = struct.unpack_from(f"<{count}q", index, 34 + 4 * count)
+            self.assertEqual(begins, tuple(2 * sum(sizes[:i]) for i in range(count)))
+            self.assertEqual(2 * sum(sizes), (folder / "text.bin").stat().st_size)
+            self.assertEqual(sum(sizes), samples * make.T + 1)
 
 
 class Commands(unittest.TestCase):

@@ -34,6 +34,16 @@ def pairs(quick: bool) -> list[Step]:
                                   ("randwrite", "8K", "64"), ("write", "1M", "16"))]
 
 
+def of_formats(quick: bool) -> list[Step]:
+    """Training formats beside their own loaders; those that cannot be installed are left out."""
+    rates = (["--size", "64M", "--rounds", "1", "--seconds", "0.3", "--workers", "0", "--kinds",
+              "megatron,tar-8k,tfrecord,mds-8k,npy"] if quick else ["--limit", "90"])
+    stall = (["--shrink", "8", "--rounds", "1", "--workers", "1", "--kinds", "tar-150k"] if quick
+             else ["--limit", "150"])
+    return [program("formats", 150 if quick else 1800, "formats", *rates),
+            program("stall", 100 if quick else 900, "stall", *stall)]
+
+
 def steps(quick: bool) -> list[Step]:
     size, rounds = ("256M", "2") if quick else ("1G", "5")
     big = "512M" if quick else "8G"
@@ -54,6 +64,7 @@ def steps(quick: bool) -> list[Step]:
         program("loads", 300, "loads", "--size", size, "--rounds", rounds, "--cold-rounds",
                 "1" if quick else "3", "--threads", "2", "--limit", "30" if quick else "120"),
         program("memory", 120, "memory", "--size", big),
+        *of_formats(quick),
         program("sweep", 150, "sweep", "--size", "256M" if quick else "1G", "--classic",
                 *(["--sizes", "4K,1M", "--depths", "1,16", "--seconds", "0.1", "--no-fio"] if quick
                   else [])),
@@ -68,8 +79,8 @@ def steps(quick: bool) -> list[Step]:
 def main() -> int:
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--quick", action="store_true", help="small files, few rounds, two minutes")
-    p.add_argument("--budget", type=float, default=2400, help="seconds for everything (2400)")
+    p.add_argument("--quick", action="store_true", help="small files, few rounds, a few minutes")
+    p.add_argument("--budget", type=float, default=5100, help="seconds for everything (5100)")
     p.add_argument("--only", default="", help="steps whose name contains this")
     p.add_argument("--list", action="store_true", help="show the steps and stop")
     args = p.parse_args()

@@ -49,6 +49,11 @@ def make(path: Path, size: int, header: bytes = b"", seed: int = 1) -> Path:
     return path
 
 
+def under(path: Path) -> list[Path]:
+    """A file, or all those in a folder."""
+    return sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+
+
 def pages_resident(path: Path) -> tuple[int, int]:
     """(resident pages, all pages) by mincore(2), which answers truly for files that one owns."""
     size = path.stat().st_size

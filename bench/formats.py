@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import _formats_make as make
 import _formats_peer as peers
@@ -40,6 +40,8 @@ ROWS: dict[str, tuple[list[str], float | None]] = {
     "arrow": (["pyarrow-take"], None),
 }
 NO_WORKERS = {"headrace-python", "pyarrow-take"}
+# Shown, but not the format's own loader: it takes the text of all documents as one, at fixed places.
+BESIDE = {"memmap-torch"}
 
 
 def arguments() -> argparse.Namespace:
@@ -49,6 +51,8 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--size", type=lib.parse_size, default=1 << 30, help="of each (1G)")
     p.add_argument("--state", default="hot,cold", help="of hot and cold, a list (hot,cold)")
     p.add_argument("--workers", default="0,1,2,4", help="DataLoader workers, a list (0,1,2,4)")
+    p.add_argument("--device", default="host", help="host, or cuda:N, which implies --alone")
+    p.add_argument("--alone", action="store_true", help="without the other loaders")
     p.add_argument("--rounds", type=int, default=5, help="alternating rounds (5)")
     p.add_argument("--seconds", type=float, default=2.0, help="of a run at most (2)")
     p.add_argument("--limit", type=float, default=math.inf, help="seconds for the rounds of a state")
@@ -72,7 +76,11 @@ def modules(group: str) -> str | None:
     """Where the modules of a group of tests/formats/peers.sh are; None, and said why, without them."""
     if not group:
         return ""
-    done = subprocess.run([str(lib.ROOT / "tests/formats/peers.sh"), group, sys.executable,
+    script = lib.ROOT / "tests/formats/peers.sh"
+    if not script.exists():
+        print(f"without {group}: no {script.name} here")
+        return None
+    done = subprocess.run([str(script), group, sys.executable,
                            str(lib.ROOT / "build/cache/pypi")], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, check=False)
     if done.returncode:
@@ -107,25 +115,32 @@ def make_dataset(kind: str, size: int) -> tuple[Path, int]:
 class Row:
     """All runs over one dataset."""
 
-    def __init__(self, args: argparse.Namespace, kind: str, folder: Path, samples: int) -> None:
+    def __init__(self, args: argparse.Namespace, kind: str, folder: Path, samples: int,
+                 loaders: list[str]) -> None:
         self.args, self.name, self.kind = args, kind, make.KINDS[kind]
+        self.device = getattr(args, "device", "host")
         self.folder, self.samples = folder, samples
         self.files = make.data_files(folder)
         self.headrace = runners.find_headrace(args.headrace)
-        self.env = find_peers(self.headrace, ["headrace-python", *ROWS[kind][0]])
+        self.look: Callable[[int], None] | None = None  # at every process that is run
+        others = [] if getattr(args, "alone", False) else ["headrace-python", *loaders]
+        self.env = find_peers(self.headrace, others)
         self.commands: dict[str, str] = {}
         self.contestants: dict[str, tuple[str, int]] = {}
         for peer in self.env:
             for w in [0] if peer in NO_WORKERS else map(int, args.workers.split(",")):
                 self.contestants[peer if peer in NO_WORKERS else f"{peer} w{w}"] = (peer, w)
 
-    def stream(self, steps: int, seed: int, *more: str) -> dict[str, Any]:
-        argv = [self.headrace, "stream", "--format", self.kind.format, "--device", "host", "--json",
-                *self.kind.stream, "--batch-size", str(self.kind.batch), "--steps", str(steps),
-                "--seed", str(seed), *more, *self.args.headrace_extra.split(),
+    def stream_argv(self, steps: int, seed: int, *more: str) -> list[str]:
+        return [self.headrace, "stream", "--format", self.kind.format, "--device", self.device,
+                "--json", *self.kind.stream, "--batch-size", str(self.kind.batch), "--steps",
+                str(steps), "--seed", str(seed), *more, *self.args.headrace_extra.split(),
                 *map(str, make.paths(self.name, self.folder))]
+
+    def stream(self, steps: int, seed: int, *more: str) -> dict[str, Any]:
+        argv = self.stream_argv(steps, seed, *more)
         self.commands["headrace"] = lib.command_line(argv)
-        done = runners.checked(argv, BOUND)
+        done = runners.checked(argv, BOUND, look=self.look)
         got = runners.json_of(done.out)
         got["cpu_us_per_sample"] = (done.user_s + done.system_s) * 1e6 / got["samples"]
         got["peak_rss_bytes"] = done.peak_rss_bytes
@@ -136,14 +151,13 @@ class Row:
         argv = [sys.executable, str(PEER), peer, self.name, str(self.folder), "--batch-size",
                 str(self.kind.batch), "--workers", str(workers), "--seed", str(seed), *more]
         self.commands[name] = lib.command_line(argv)
-        return runners.json_of(runners.checked(argv, BOUND, self.env[peer]).out)
+        return runners.json_of(runners.checked(argv, BOUND, self.env[peer], self.look).out)
 
     def index(self) -> dict[str, Any] | None:
         """What the side index costs, which is made once: a pass over hot files."""
         if self.kind.format not in ("tar", "tfrecord"):
             return None
-        for path in self.files:
-            files.heat(path)
+        self.heat()
         argv = [self.headrace, "index", "--force", "--format", self.kind.format,
                 *map(str, self.files)]
         began = time.monotonic()
@@ -169,10 +183,14 @@ class Row:
         counts = [files.pages_resident(path) for path in self.files]
         return sum(c[0] for c in counts) / sum(c[1] for c in counts)
 
-    def prepare(self, cold: bool) -> float:
+    def heat(self) -> None:
         for path in self.files:
-            if cold:
-                files.drop(path)
+            files.heat(path)
+
+    def prepare(self, cold: bool) -> float:
+        """Before a run: the share of the files that is in the page cache."""
+        for path in self.files if cold else []:
+            files.drop(path)
         return self.resident()
 
     def trials(self, more: list[str], cold: bool) -> dict[str, float]:
@@ -186,12 +204,11 @@ class Row:
         return rates
 
     def measure(self, cold: bool) -> dict[str, Any]:
-        for path in self.files:
-            if cold:
-                files.drop(path, limit=1.0)
-                files.preread_direct(path)
-            else:
-                files.heat(path)
+        if not cold:
+            self.heat()
+        for path in self.files if cold else []:
+            files.drop(path, limit=1.0)
+            files.preread_direct(path)
         epoch = self.samples // self.kind.batch
         more = ["--seconds", f"{self.args.seconds:g}"]
         if cold:  # nobody reads anything twice
@@ -237,12 +254,16 @@ def judge(row: Row, measured: dict[str, Any], target: float | None) -> dict[str,
             "resident_after": lib.median(r["resident_after"] for r in each),
             "times": lib.summary(lib.ratios(ours["samples_per_second"], rates)),
             "cpu_times": lib.summary(lib.ratios(cpu, ours["cpu_us_per_sample"]))}
-    rivals = [n for n in runs if not n.startswith("headrace")]
+    rivals = [n for n in runs if row.contestants.get(n, ("headrace",))[0] not in
+              {"headrace", "headrace-python", *BESIDE}]
     if rivals:
         best = max(rivals, key=lambda n: out["programs"][n]["samples_per_second"]["median"])
         ratio = out["programs"][best]["times"]["median"]
         out["best"] = {"name": best, "times": ratio, "target": target,
                        "met": target is None or ratio >= target}
+    states = [r["state_us"]["median"] for r in runs.get("headrace-python", [])]
+    if states:
+        out["state_us"] = lib.summary(states)
     out["load"] = lib.summary([r["load"] for each in runs.values() for r in each])
     return out
 
@@ -261,16 +282,22 @@ def show(name: str, state: str, row: Row, verdict: dict[str, Any]) -> None:
           f"{row.kind.batch}, {len(row.files)} files, load {verdict['load']['median']:.1f}\n"
           + lib.table(rows, ["program", "samples/s", "quartiles", "GB/s", "headrace is", "95 %",
                              "CPU us", "CPU is", "cached before", "after"]))
+    if "state_us" in verdict:
+        state = verdict["state_us"]
+        print(f"a state saved in Python: {state['median']:.2f} us "
+              f"({state['min']:.2f}..{state['max']:.2f})")
     if "best" in verdict:
         best = verdict["best"]
         wanted = f", wanted {best['target']:g}x: {'met' if best['met'] else 'MISSED'}" \
             if best["target"] else ""
-        print(f"headrace is {best['times']:.2f}x the best of the others, {best['name']}{wanted}")
+        print(f"headrace is {best['times']:.2f}x the best of the format's own, {best['name']}{wanted}")
 
 
 def main() -> None:
     args = arguments()
-    lib.need("numpy", "torch")
+    args.alone |= args.device != "host"
+    if not args.alone:
+        lib.need("numpy", "torch")
     lib.DATA.mkdir(parents=True, exist_ok=True)
     facts = lib.machine(lib.DATA)
     print(lib.describe(facts))
@@ -280,7 +307,7 @@ def main() -> None:
         if not samples:
             print(f"{kind}: skipped, it cannot be made here")
             continue
-        row = Row(args, kind, folder, samples)
+        row = Row(args, kind, folder, samples, ROWS[kind][0])
         got: dict[str, Any] = {"samples": samples, "mean_bytes": row.kind.mean,
                                "files": len(row.files), "index": row.index(), "states": {}}
         if not args.no_verify:

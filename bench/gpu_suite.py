@@ -13,7 +13,8 @@ Sections, in the order of their use:
   matmul   a large matrix product beside gathers at full rate
   memory   of a stream over a large file
 
-Only where they are asked for, with the Python package (tests/ and examples/ included):
+Only where they are asked for, all but the first with the Python package (tests/ and examples/ included):
+  formats  datasets of every format, batches against plain reads, and rates
   python   the package's tests on the GPU: every byte, memory that is freed and allocated again
   loads    weights of 8 GB by headrace.torch, hot, cold and after a cold start; memory that takes
   saves    the same from the GPU to the drive
@@ -35,6 +36,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
+import _formats_make as make
 import files
 import lib
 import runners
@@ -91,6 +93,25 @@ def check(s: Suite) -> list[Step]:
         argv = [s.headrace, "bench", "--rw", "randread", "--bs", bs, "--device", s.args.device,
                 "--seconds", "0.5", "--verify", "--json", str(s.file("plain"))]
         out.append(Step(f"verify-bytes-{bs}", 40, argv, True, ("cold", s.file("plain"))))
+    return out
+
+
+def formats(s: Suite) -> list[Step]:
+    """Megatron, tar, MDS and npy as plain Python writes them, checked on the device, then timed."""
+    kinds = ("megatron", "tar-150k", "tar-8k", "mds-150k", "mds-8k", "npy")
+    out, size = [], s.args.size // 8
+    for name in kinds:
+        folder, kind = s.data / f"{name}-{lib.format_size(size)}", make.KINDS[name]
+        if not s.args.list:
+            make.make(name, folder, size)
+        for state in ("cold", "hot"):
+            argv = [s.headrace, "stream", "--format", kind.format, *kind.stream, "--device",
+                    s.args.device, "--batch-size", str(kind.batch), "--steps", "48", "--seed", "3",
+                    "--verify", "--json", *map(str, make.paths(name, folder))]
+            out.append(Step(f"verify-{state}-{name}", 60, argv, True, (state, folder)))
+    out.append(Step("formats", 170, s.script(
+        "formats", "--kinds", ",".join(kinds), "--size", lib.format_size(size), "--rounds", 5,
+        "--seconds", 1, "--limit", 10, "--alone", "--no-verify", "--name", "formats", file=False)))
     return out
 
 
@@ -204,7 +225,7 @@ SECTIONS: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # seconds 
     "disk": (300, disk), "peers": (440, peers), "matmul": (200, matmul), "memory": (40, memory)}
 ASKED: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # not among "all"
     "python": (400, python), "loads": (580, loads), "saves": (290, saves), "train": (290, train),
-    "coop": (290, coop)}
+    "coop": (290, coop), "formats": (290, formats)}
 EVERY = {**SECTIONS, **ASKED}
 
 

@@ -214,6 +214,34 @@ def of_instructions(name: str, got: dict[str, Any]) -> Pictures:
                         ("wanted at most", 1500))
 
 
+def of_formats(name: str, got: dict[str, Any]) -> Pictures:
+    """How many times faster, by rate: one bar for each loader and dataset."""
+    words = {"hot": "in the page cache", "cold": "not in the page cache"}
+    for state, word in words.items():
+        bars = []
+        for kind, of in got["kinds"].items():
+            programs = of["states"].get(state, {}).get("programs", {})
+            group = f"{kind}: {of['mean_bytes']} bytes, {of['files']} files"
+            bars += [Bar(n, p["times"], group) for n, p in programs.items() if n != "headrace"]
+        if bars:
+            yield f"{name}-{state}", Picture(
+                f"Rate of headrace beside each loader's, shuffled batches, files {word}",
+                f"ratios of medians of rounds; {where(got['machine'])}", "x", bars,
+                ("as fast as headrace", 1.0)).svg()
+
+
+def of_stall(name: str, got: dict[str, Any]) -> Pictures:
+    bars = []
+    for kind, of in got["stalls"].items():
+        for ms, programs in of["steps_ms"].items():
+            group = f"{kind}, {of['batch']} a step, {ms} ms of pretended compute"
+            bars += [Bar(n, scaled(p["waiting_share"], 100), group, n == "headrace")
+                     for n, p in programs.items()]
+    yield name, Picture("Share of the time that a training loop waits for its batches",
+                        f"files {got['options']['state']}; {where(got['machine'])}", "%",
+                        bars).svg()
+
+
 def of_pairs(results: dict[str, dict[str, Any]]) -> Pictures:
     """Rates and CPU time of all pairs with fio, as ratios; fio against itself says what noise is."""
     for field, title in (("iops", "Rate beside fio, same file, size, depth and engine"),
@@ -231,7 +259,7 @@ def of_pairs(results: dict[str, dict[str, Any]]) -> Pictures:
             title, f"ratios pair by pair; {machine}", "", bars, ("fio's", 1.0))
 
 
-KINDS = (("kinds", of_hot_stream), ("rates", of_sequential), ("rows", of_matmul))
+KINDS = (("rates", of_sequential), ("rows", of_matmul), ("stalls", of_stall))
 
 
 def pictures(results: dict[str, dict[str, Any]]) -> Pictures:
@@ -244,9 +272,11 @@ def pictures(results: dict[str, dict[str, Any]]) -> Pictures:
             if key in got and "options" in got:
                 yield from draw(name, got)
         options = got.get("options", {})
+        if "kinds" in got and "options" in got:
+            yield from (of_formats if "kinds" in options else of_hot_stream)(name, got)
         if "what" in options:
             yield from of_loads(name, got)
-        elif "state" in options:
+        elif "state" in options and "peers" in options:
             yield from of_stream_peers(name, got)
         elif "few" in options and "programs" in got:
             yield from of_instructions(name, got)

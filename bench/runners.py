@@ -19,7 +19,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 import lib
 
@@ -78,8 +78,12 @@ def _die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def run_child(argv: Sequence[str], timeout: float, env: dict[str, str] | None = None) -> Finished:
-    """Run to the end with a bound; wait4 charges exactly this child and what it waited for."""
+def run_child(argv: Sequence[str], timeout: float, env: dict[str, str] | None = None,
+              look: Callable[[int], None] | None = None) -> Finished:
+    """Run to the end with a bound; wait4 charges exactly this child and what it waited for.
+
+    `look` is called with its number now and then while it runs.
+    """
     full = dict(os.environ, **(env or {}))
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         began = time.monotonic()
@@ -91,6 +95,8 @@ def run_child(argv: Sequence[str], timeout: float, env: dict[str, str] | None = 
             pid, status, usage = os.wait4(child.pid, os.WNOHANG)
             if pid:
                 break
+            if look:
+                look(child.pid)
             if time.monotonic() > deadline:
                 child.kill()
                 os.wait4(child.pid, 0)
@@ -110,8 +116,9 @@ def run_child(argv: Sequence[str], timeout: float, env: dict[str, str] | None = 
                         usage.ru_maxrss * 1024)
 
 
-def checked(argv: Sequence[str], timeout: float, env: dict[str, str] | None = None) -> Finished:
-    done = run_child(argv, timeout, env)
+def checked(argv: Sequence[str], timeout: float, env: dict[str, str] | None = None,
+            look: Callable[[int], None] | None = None) -> Finished:
+    done = run_child(argv, timeout, env, look)
     if done.code != 0:
         raise RuntimeError(f"{lib.command_line(argv)}: exit {done.code}: "
                            f"{(done.err or done.out).strip()[-600:]}")

@@ -19,7 +19,7 @@ class Step:
     limit_s: float
     argv: list[str]
     check: bool = False            # a wrong answer fails the suite
-    state: tuple[str, Path] | None = None  # ("hot" or "cold", file) before the step
+    state: tuple[str, Path] | None = None  # ("hot" or "cold", file or folder) before the step
     result: dict[str, Any] = field(default_factory=dict)
 
 
@@ -34,8 +34,8 @@ def run_step(step: Step, left_s: float, parts: Path, data: Path, log: Any) -> No
     text = ""
     try:
         (parts / f"{step.name}.json").unlink(missing_ok=True)
-        if step.state:
-            (files.heat if step.state[0] == "hot" else files.drop)(step.state[1])
+        for path in files.under(step.state[1]) if step.state else []:
+            (files.heat if step.state[0] == "hot" else files.drop)(path)
         done = runners.run_child(step.argv, min(step.limit_s, left_s), env)
         text = done.out + done.err
         outcome = {0: "ok", 77: "skipped"}.get(done.code, "failed")

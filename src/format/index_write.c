@@ -119,7 +119,7 @@ static const struct hr__cell *cell_at(const struct packing *p, uint32_t i)
 
 static uint8_t width_of(uint64_t v)
 {
-	return v ? (uint8_t)((64 - __builtin_clzll(v) + 7) / 8) : 0;
+	return (uint8_t)(v ? (64 - __builtin_clzll(v) + 7) / 8 : 0);
 }
 
 static uint8_t mode_of(const struct packing *p)

@@ -78,7 +78,7 @@ static void write_rows(struct index_bytes *x, uint64_t rows, uint32_t columns)
 		uint32_t n = (uint32_t)hr__min(columns, 1 + i / 10);
 
 		for (uint32_t k = 0; k < n; k++) {
-			char name[16];
+			char name[20];
 			struct hr__index_face face = {.name = name, .dtype = HR_DTYPE_U8};
 
 			snprintf(name, sizeof(name), "column%u", k);

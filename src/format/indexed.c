@@ -188,8 +188,12 @@ static int add_bad(void *ctx, uint64_t row)
 		uint64_t room = 2 * x->bad_room + 64;
 		uint64_t *bad;
 
+		/* No honest index: take_named() looks at its sums. */
 		if (x->n_bad > 2 * LACKING_MAX)
-			return -HR_E_BAD_FORMAT;
+			return hr__fail(HR_E_BAD_FORMAT,
+					"%s: more rows lack a field than it says of itself; remove "
+					"it, and it is made again",
+					hr__index_source(x->index)->name);
 		bad = realloc(x->bad, room * sizeof(*bad));
 		if (!bad)
 			return -ENOMEM;

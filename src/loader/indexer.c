@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/fail.h"
 #include "base/log.h"
@@ -146,14 +147,19 @@ void hr__indexer_close(struct hr__index *index)
 static int describe(const struct hr__opened *data, const struct hr__format_ops *ops,
 		    struct hr__index_data *out)
 {
+	uint8_t head[HR__INDEX_HEAD_BYTES];
+	size_t len = (size_t)hr__min(data->src.size, sizeof(head));
 	struct hr__file_stamp stamp;
 	int rc = hr__file_stamp(data->file, &stamp);
 
 	if (rc < 0)
 		return hr__fail(-rc, "%s: its size and time cannot be read: %s", data->path,
 				hr_strerror(rc));
-	*out = (struct hr__index_data){data->path, stamp.size, (uint64_t)stamp.mtime_ns, ops->name,
-				       ops->scan_rules};
+	rc = data->src.read(&data->src, 0, head, len);
+	if (rc < 0)
+		return rc;
+	*out = (struct hr__index_data){data->path, stamp.size,      (uint64_t)stamp.mtime_ns,
+				       ops->name,  ops->scan_rules, XXH3_64bits(head, len)};
 	return 0;
 }
 
@@ -278,7 +284,7 @@ static int scan(struct side *side, const struct hr__opened *data, const struct h
 	if (rc == 0)
 		rc = describe(data, ops, &after);
 	if (rc == 0 && (after.size != before->size || after.mtime_ns != before->mtime_ns ||
-			before->size != data->src.size))
+			after.head != before->head || before->size != data->src.size))
 		rc = hr__fail(HR_E_FILE_CHANGED,
 			      "%s: changed while it was read for its side index; wait until it is "
 			      "written",

@@ -195,6 +195,23 @@ static void stale_when_size_or_time_differ(void **state)
 	assert_int_equal(count_files(f->path, false), 2);
 }
 
+/* Many tools keep times or set them all to one, and shards often have one size. */
+static void another_file_of_the_same_time(void **state)
+{
+	struct folder *f = *state;
+	struct hr_dataset_options opts = {0}, only = {.index_only = true};
+	struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+
+	assert_int_equal(utimensat(AT_FDCWD, f->data, times, 0), 0);
+	assert_int_equal(try_open(f->data, &opts, "sample"), 10);
+	write_tar(f->data, 10, "elsewhere, and longer than it was");
+	assert_int_equal(utimensat(AT_FDCWD, f->data, times, 0), 0);
+	assert_int_equal(try_open(f->data, &only, ""), -HR_E_NO_INDEX);
+	expect_word(hr_error_detail(), "another file");
+	assert_int_equal(try_open(f->data, &opts, "elsewhere, and longer than it was"), 10);
+	assert_int_equal(try_open(f->data, &only, "elsewhere, and longer than it was"), 10);
+}
+
 static void a_damaged_one_is_made_again(void **state)
 {
 	struct folder *f = *state;
@@ -540,6 +557,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(made_once_and_used_again),
 		TEST(stale_when_size_or_time_differ),
+		TEST(another_file_of_the_same_time),
 		TEST(a_damaged_one_is_made_again),
 		TEST(kept_in_another_folder),
 		TEST(folders_that_cannot_be_written),

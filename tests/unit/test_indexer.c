@@ -23,8 +23,10 @@
 #include <headrace/config.h>
 #include <headrace/dataset.h>
 #include <headrace/error.h>
+#include <headrace/loader.h>
 
 #include "base/sys.h"
+#include "format/index_file.h"
 #include "support/record_bytes.h"
 #include "support/tar_bytes.h"
 
@@ -232,6 +234,32 @@ static void a_damaged_one_is_made_again(void **state)
 	expect_word(hr_error_detail(), "cannot take this name");
 	assert_int_equal(count_files(f->path, false), 2);
 	rmdir(f->index);
+}
+
+/* Samples that are damaged may be skipped; a damaged index says nothing of samples. */
+static void damaged_while_it_is_used(void **state)
+{
+	struct folder *f = *state;
+	struct hr_dataset_options opts = {.corrupt = HR_CORRUPT_SKIP};
+	struct hr_loader_options o = {.batch_size = 2};
+	const char *path = f->data;
+	struct hr_dataset *ds = NULL;
+	struct hr_loader *loader = NULL;
+	struct hr_device *dev = NULL;
+	const struct hr_batch *batch;
+	int fd;
+
+	assert_int_equal(hr_dataset_open(&path, 1, &opts, &ds), 0);
+	fd = open(f->index, O_WRONLY | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, "??", 2, HR__INDEX_HEADER_BYTES), 2);
+	close(fd);
+	assert_int_equal(hr_device_open("host", &dev), 0);
+	assert_int_equal(hr_loader_open(ds, dev, &o, &loader), 0);
+	assert_int_equal(hr_loader_next(loader, &batch), -HR_E_NO_INDEX);
+	expect_word(hr_error_detail(), "does not have its checksum");
+	hr_loader_close(loader);
+	hr_dataset_close(ds);
+	hr_device_close(dev);
 }
 
 static void kept_in_another_folder(void **state)
@@ -559,6 +587,7 @@ int main(void)
 		TEST(stale_when_size_or_time_differ),
 		TEST(another_file_of_the_same_time),
 		TEST(a_damaged_one_is_made_again),
+		TEST(damaged_while_it_is_used),
 		TEST(kept_in_another_folder),
 		TEST(folders_that_cannot_be_written),
 		TEST(writes_that_fail),

@@ -372,6 +372,46 @@ static void renames_that_fail(void **state)
 	assert_int_equal(count_files(f->path, false), 1);
 }
 
+static int rename_not_permitted(const char *from, const char *to)
+{
+	return -EPERM;
+}
+
+/* The stale index of somebody else, in a folder with the sticky bit, is in nobody's way. */
+static void the_index_of_somebody_else(void **state)
+{
+	struct folder *f = *state;
+	struct hr__sys sys = hr__sys_real;
+	struct hr_dataset_options opts = {0}, named = {.index_dir = f->path};
+	struct hr_index_options build = {.dataset = {.format = "tar"}};
+	const char *path = f->data;
+
+	sys.rename = rename_not_permitted;
+	hr__sys = &sys;
+	assert_int_equal(try_open(f->data, &opts, "sample"), 10);
+	assert_int_equal(count_files(f->path, false), 1);
+	/* who wants it there is told */
+	assert_int_equal(try_open(f->data, &named, ""), -EPERM);
+	assert_int_equal(hr_index_build(&path, 1, &build, NULL), -EPERM);
+	assert_int_equal(count_files(f->path, false), 1);
+}
+
+static void a_name_that_is_long_already(void **state)
+{
+	struct folder *f = *state;
+	struct hr_dataset_options opts = {0};
+	char name[250], path[400], before[400];
+
+	snprintf(before, sizeof(before), "%s", f->data);
+	memset(name, 'n', sizeof(name));
+	for (size_t len = 200; len < sizeof(name); len += 7) {
+		snprintf(path, sizeof(path), "%s/%.*s.tar", f->path, (int)len, name);
+		assert_int_equal(rename(before, path), 0);
+		memcpy(before, path, sizeof(before));
+		assert_int_equal(try_open(path, &opts, "sample"), 10);
+	}
+}
+
 /* The data grows while it is read. */
 static const char *growing;
 
@@ -592,6 +632,8 @@ int main(void)
 		TEST(folders_that_cannot_be_written),
 		TEST(writes_that_fail),
 		TEST(renames_that_fail),
+		TEST(the_index_of_somebody_else),
+		TEST(a_name_that_is_long_already),
 		TEST(data_that_changes_meanwhile),
 		TEST(many_at_once),
 		TEST(stopped_and_failed),

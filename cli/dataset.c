@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli/dataset.h"
 
@@ -117,6 +118,7 @@ static int read_numbers(const char *path, uint64_t **out, uint64_t *n)
 	uint64_t room = 0, *ids = NULL;
 	FILE *f = fopen(path, "re");
 	unsigned long long id;
+	bool whole;
 	int got;
 
 	if (!f)
@@ -134,10 +136,16 @@ static int read_numbers(const char *path, uint64_t **out, uint64_t *n)
 		}
 		ids[(*n)++] = id;
 	}
+	/* A folder can be opened, and drives fail: that is no end of the numbers. */
+	whole = !ferror(f);
 	fclose(f);
 	*out = ids;
 	if (got == 1)
 		return cli_fail("%s: no memory for its numbers", path);
+	if (!whole)
+		return cli_fail("%s: could not be read to its end; is it a file of sample numbers, "
+				"on a drive that works?",
+				path);
 	return got == EOF ? CLI_OK
 			  : cli_fail("%s: number %" PRIu64 " of it is none; it must have sample "
 				     "numbers, with spaces or lines between them",
@@ -161,11 +169,27 @@ static int select_samples(const char *path, struct hr_dataset **ds)
 	return code;
 }
 
+/*
+ * A dataset keeps its files open, two or three descriptors each. The soft limit is low for the sake of
+ * programs that use select(), which this one does not. Where it stays, opening tells which file was too
+ * many.
+ */
+static void allow_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int cli_dataset_open(const struct cli_dataset *data, const char *const *paths, uint32_t n,
 		     struct hr_dataset **out)
 {
 	int code;
 
+	allow_files();
 	if (data->weights)
 		code = open_mixture(data, paths, n, out);
 	else

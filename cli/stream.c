@@ -141,6 +141,15 @@ static int64_t pad_value(const struct settings *set)
 	return set->pad_value ? strtoll(set->pad_value, NULL, 10) : 0;
 }
 
+static bool is_whole_number(const char *text)
+{
+	char *end;
+
+	errno = 0;
+	strtoll(text, &end, 10);
+	return end != text && !*end && !errno;
+}
+
 static uint32_t thread_count(const struct settings *set)
 {
 	if (set->threads != THREADS_DEFAULT)
@@ -506,8 +515,9 @@ int cli_verb_stream(int argc, char **argv)
 		return code;
 	if (set.dp_rank >= set.dp_world_size)
 		return cli_usage_error("stream", "--dp-rank must be below --dp-world-size");
-	if (set.pad_value && set.pad_value[strspn(set.pad_value, "-0123456789")])
-		return cli_usage_error("stream", "--pad-value %s: must be a whole number",
+	if (set.pad_value && !is_whole_number(set.pad_value))
+		return cli_usage_error("stream",
+				       "--pad-value %s: must be a whole number of at most 64 bits",
 				       set.pad_value);
 	if (set.buffered && set.direct)
 		return cli_usage_error("stream", "--buffered and --direct exclude each other");

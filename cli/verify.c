@@ -134,7 +134,7 @@ static int read_value(struct cli_verifier *v, uint64_t sample, uint32_t field,
 		return cli_fail_code(n, v->info.fields[field].name);
 	for (int i = 0; i < n; i++)
 		*len += v->ranges[i].len;
-	if (make_room(v, *len) != CLI_OK)
+	if (make_room(v, *len ? *len : 1) != CLI_OK) /* memcmp() of nothing wants an address, too */
 		return CLI_FAILED;
 	fd = descriptor(v, *file);
 	for (int i = 0; i < n; i++) {
@@ -168,11 +168,12 @@ static uint64_t file_offset(const struct cli_verifier *v, uint64_t at)
 static const struct hr_tensor *find(const struct hr_batch *batch, const char *name,
 				    const char *suffix)
 {
-	char full[512];
+	size_t len = strlen(name);
 
-	snprintf(full, sizeof(full), "%s%s", name, suffix);
 	for (uint32_t i = 0; i < batch->n_tensors; i++) {
-		if (strcmp(batch->tensors[i].name, full) == 0)
+		const char *have = batch->tensors[i].name;
+
+		if (strncmp(have, name, len) == 0 && strcmp(have + len, suffix) == 0)
 			return &batch->tensors[i];
 	}
 	return NULL;
@@ -200,9 +201,12 @@ static int open_column(const struct cli_verifier *v, const struct hr_batch *batc
 		       struct column *c)
 {
 	const struct hr_field *f = &v->info.fields[field];
-	const struct hr_tensor *offsets = find(batch, f->name, ".offsets");
-	const struct hr_tensor *lengths = find(batch, f->name, ".lengths");
+	const struct hr_tensor *offsets = NULL, *lengths = NULL;
 
+	if (f->kind == HR_FIELD_RAGGED) {
+		offsets = find(batch, f->name, ".offsets");
+		lengths = find(batch, f->name, ".lengths");
+	}
 	*c = (struct column){.field = field, .values = find(batch, f->name, ""), .row_elements = 1};
 	if (!c->values || (f->kind == HR_FIELD_RAGGED && !offsets && !lengths) ||
 	    (!offsets && c->values->shape[0] != batch->samples))

@@ -93,7 +93,9 @@ PyObject *headrace_dataset_select(PyObject *self, PyObject *args)
 	ds = PyCapsule_GetPointer(capsule, "dataset");
 	if (!ds)
 		return NULL;
+	Py_BEGIN_ALLOW_THREADS;
 	ret = hr_dataset_select(ds, (const uint64_t *)(const void *)ids, (uint64_t)len / 8, &out);
+	Py_END_ALLOW_THREADS;
 	return ret ? headrace_fail(ret) : PyCapsule_New(out, "dataset", drop_dataset);
 }
 
@@ -168,18 +170,29 @@ PyObject *headrace_dataset_info(PyObject *self, PyObject *args)
 		"fingerprint", (unsigned long long)info.fingerprint);
 }
 
+/* Whom progress is told, and what the first call that failed has raised: perhaps on another thread. */
+struct reporter {
+	PyObject *function;
+	PyObject *type, *value, *trace;
+};
+
 static int report_progress(void *ctx, const struct hr_index_progress *p)
 {
 	PyGILState_STATE state = PyGILState_Ensure();
-	PyObject *done = PyObject_CallFunction(ctx, "KKK", (unsigned long long)p->bytes,
+	struct reporter *r = ctx;
+	PyObject *done = PyObject_CallFunction(r->function, "KKK", (unsigned long long)p->bytes,
 					       (unsigned long long)p->bytes_total,
 					       (unsigned long long)p->samples);
-	int ret = done ? 0 : -ECANCELED;
+	int ret = 0;
 
-	if (done && PyErr_CheckSignals())
-		ret = -ECANCELED;
 	Py_XDECREF(done);
-	/* What it raised is raised again when the work has ended: see index_build(). */
+	if (!done || PyErr_CheckSignals()) {
+		ret = -ECANCELED;
+		if (r->type)
+			PyErr_Clear();
+		else
+			PyErr_Fetch(&r->type, &r->value, &r->trace);
+	}
 	PyGILState_Release(state);
 	return ret;
 }
@@ -188,19 +201,20 @@ static int report_progress(void *ctx, const struct hr_index_progress *p)
 PyObject *headrace_index_build(PyObject *self, PyObject *args)
 {
 	struct hr_index_options opts = {.progress = NULL};
+	struct reporter reporter = {0};
 	const char **paths;
-	PyObject *list, *function;
+	PyObject *list;
 	int force, ret;
 	uint32_t n;
 
 	if (!PyArg_ParseTuple(args, "O!szIpO", &PyList_Type, &list, &opts.dataset.format,
 			      &opts.dataset.index_dir, &opts.dataset.index_threads, &force,
-			      &function))
+			      &reporter.function))
 		return NULL;
 	opts.force = force;
-	if (function != Py_None) {
+	if (reporter.function != Py_None) {
 		opts.progress = report_progress;
-		opts.ctx = function;
+		opts.ctx = &reporter;
 	}
 	paths = texts_of(list, &n);
 	if (!paths)
@@ -209,7 +223,9 @@ PyObject *headrace_index_build(PyObject *self, PyObject *args)
 	ret = hr_index_build(paths, n, &opts, NULL);
 	Py_END_ALLOW_THREADS;
 	free(paths);
-	if (PyErr_Occurred())
+	if (reporter.type) {
+		PyErr_Restore(reporter.type, reporter.value, reporter.trace);
 		return NULL;
+	}
 	return ret < 0 ? headrace_fail(ret) : PyLong_FromLong(ret);
 }

@@ -236,7 +236,9 @@ PyObject *headrace_loader_restore(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "O&y#", to_loader, &loader, &state, &len))
 		return NULL;
+	Py_BEGIN_ALLOW_THREADS; /* waits for what was begun before */
 	ret = hr_loader_restore(loader, state, (size_t)len);
+	Py_END_ALLOW_THREADS;
 	if (ret)
 		return headrace_fail(ret);
 	Py_RETURN_NONE;

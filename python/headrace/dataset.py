@@ -19,7 +19,14 @@ def _paths(paths):
 
 
 def _maybe(path):
-    return None if path is None else os.fspath(path)
+    return None if path is None else os.fsdecode(path)
+
+
+def _u32(**numbers):
+    """The C library has 32 bits for these, and what is beyond would become another number."""
+    for name, value in numbers.items():
+        if not 0 <= int(value) < 1 << 32:
+            raise ValueError(f"{name} {value}: must be 0 to {(1 << 32) - 1}")
 
 
 class Dataset:
@@ -35,6 +42,7 @@ class Dataset:
                  order=None):
         if corrupt not in _CORRUPT:
             raise ValueError(f"corrupt {corrupt!r}: must be one of {', '.join(_CORRUPT)}")
+        _u32(seq_len=seq_len, index_threads=index_threads)
         if isinstance(fields, str):
             fields = [fields]
         self._args = (_paths(paths), format or "auto", dtype, int(seq_len), int(stride),

@@ -8,6 +8,7 @@ has got there. A program that keeps every batch gets an Error (HR_E_NO_SLOT), ne
 import collections
 
 from . import _core, _engines
+from .dataset import _u32
 
 _HOST, _CUDA = 1, 2  # numbers of DLPack
 
@@ -121,7 +122,14 @@ class _Ring:
                     # To the driver the default stream is 1, since 0 would ask for a new one.
                     self._lanes[stream] = _core.lane_open(self.device, stream or 1)
                 lane = self._lanes[stream]
-            _core.loader_release(self.handle, batch, lane)
+            try:
+                _core.loader_release(self.handle, batch, lane)
+            except Exception:
+                self.free.append((batch, stream))  # it is still held, as while a graph is captured
+                raise
+
+    def __del__(self):
+        self.handle = None  # before the lanes: closing waits for what slots still have on them
 
 
 class Loader:
@@ -147,6 +155,8 @@ class Loader:
             raise ValueError(f"shuffle {shuffle!r}: must be \"full\", \"none\" or \"window\"")
         if ragged not in ("values", "pad"):
             raise ValueError(f"ragged {ragged!r}: must be \"values\" or \"pad\"")
+        _u32(batch_size=batch_size, window=window, dp_rank=dp_rank, dp_world_size=dp_world_size,
+             slots=slots, threads=threads)
         if dtype is None and dataset.info()["windows"]:
             dtype = "i64"  # what embeddings take
         self._dataset, self._device = dataset, device
@@ -189,17 +199,21 @@ class Loader:
         return batch
 
     def __iter__(self):
-        steps = len(self)
         while True:
             try:
                 batch = self.next()
             except StopIteration:
                 return
-            last = batch.step + 1 == steps
+            # Steps cannot tell: an epoch that was resumed with another batch size has others.
+            last = self._coming_epoch() != batch.epoch
             yield batch
             del batch
             if last:
                 return
+
+    def _coming_epoch(self):
+        """Of the batch that comes next: at byte 40 of a saved state of any version so far."""
+        return int.from_bytes(_core.loader_state(self._ring.handle)[40:48], "little")
 
     def state_dict(self):
         """Where the program is: after the batches that it was given. Small, and good for any number of

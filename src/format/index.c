@@ -329,7 +329,8 @@ static void take_column(struct cursor *c, const struct hr__index_info *info,
 	column->face.name = take_text(c);
 	column->note = take_text(c);
 	kinds = take(c, 4);
-	if (!kinds || !*column->face.name || kinds[1] >= HR_DIMS_MAX || kinds[3]) {
+	if (!kinds || !hr__index_good_name(column->face.name) || kinds[1] >= HR_DIMS_MAX ||
+	    kinds[3]) {
 		c->broken = true;
 		return;
 	}
@@ -436,6 +437,12 @@ static int check_header(const struct hr_source *src, const struct hr__index_data
 				"%s: is stale: %s has another size or time now; make it again with "
 				"'headrace index'",
 				src->name, data->name);
+	if (hr__le64(h + HR__INDEX_AT_DATA_HEAD) != data->head)
+		return hr__fail(
+			HR_E_NO_INDEX,
+			"%s: is of another file than %s, which has its size and time; make it "
+			"again with 'headrace index'",
+			src->name, data->name);
 	return 0;
 }
 

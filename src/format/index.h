@@ -24,6 +24,7 @@
 #define HR__INDEX_COLUMNS_MAX 256u
 #define HR__INDEX_NAME_MAX 255u
 #define HR__INDEX_BAD_MAX (1u << 20)
+#define HR__INDEX_HEAD_BYTES 4096u
 #define HR__INDEX_CACHE_BYTES (256ull << 20) /* of all indexes of the process together */
 
 enum hr__cell_kind {
@@ -106,6 +107,7 @@ struct hr__index_data {
 	uint64_t size, mtime_ns;
 	const char *format;
 	uint32_t rules; /* hr__format_ops.scan_rules */
+	uint64_t head;  /* XXH3 of its first HR__INDEX_HEAD_BYTES: tools copy times */
 };
 
 /*
@@ -137,6 +139,9 @@ int hr__index_absent(const struct hr__index *index, uint32_t column,
 int hr__index_check(const struct hr__index *index);
 
 /* -- writing: index_write.c -- */
+
+/* Is it UTF-8 without control characters, neither empty nor too long? */
+bool hr__index_good_name(const char *name);
 
 struct hr__index_out {
 	/* Return: 0 or -code with a sentence. */

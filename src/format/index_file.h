@@ -37,8 +37,9 @@ enum {
 	HR__INDEX_AT_N_BAD = 56,
 	HR__INDEX_AT_N_COLUMNS = 64,
 	HR__INDEX_AT_N_BLOCKS = 68,
-	HR__INDEX_AT_TAIL = 72, /* u64 offset, u64 bytes, u64 XXH3 */
-	HR__INDEX_AT_ZERO = 96, /* up to the checksum */
+	HR__INDEX_AT_TAIL = 72,      /* u64 offset, u64 bytes, u64 XXH3 */
+	HR__INDEX_AT_DATA_HEAD = 96, /* XXH3 of its first 4096 bytes */
+	HR__INDEX_AT_ZERO = 104,     /* up to the checksum */
 	HR__INDEX_AT_HASH = 120,
 };
 #define HR__INDEX_FORMAT_BYTES 16u

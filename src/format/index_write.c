@@ -309,7 +309,7 @@ static size_t text_char(const unsigned char *s)
 	return n;
 }
 
-static bool good_name(const char *name)
+bool hr__index_good_name(const char *name)
 {
 	const unsigned char *s = (const unsigned char *)name;
 	size_t n;
@@ -348,7 +348,7 @@ static int add_column(struct hr__index_writer *w, const struct hr__index_face *f
 
 	if (w->n_columns == HR__INDEX_COLUMNS_MAX)
 		return -E2BIG;
-	if (!good_name(face->name))
+	if (!hr__index_good_name(face->name))
 		return -EILSEQ;
 	if (w->n_columns == w->columns_room && grow_columns(w) < 0)
 		return hr__fail(ENOMEM, "%s: no memory for a column", w->data.name);
@@ -578,6 +578,7 @@ static int write_header(struct hr__index_writer *w, const struct bytes *tail)
 	put32(h + HR__INDEX_AT_RULES, w->data.rules);
 	put64(h + HR__INDEX_AT_DATA_SIZE, w->data.size);
 	put64(h + HR__INDEX_AT_DATA_MTIME, w->data.mtime_ns);
+	put64(h + HR__INDEX_AT_DATA_HEAD, w->data.head);
 	memcpy(h + HR__INDEX_AT_FORMAT, w->format, sizeof(w->format));
 	put64(h + HR__INDEX_AT_ROWS, w->rows);
 	put64(h + HR__INDEX_AT_N_BAD, w->n_bad);

@@ -188,8 +188,12 @@ static int add_bad(void *ctx, uint64_t row)
 		uint64_t room = 2 * x->bad_room + 64;
 		uint64_t *bad;
 
+		/* No honest index: take_named() looks at its sums. */
 		if (x->n_bad > 2 * LACKING_MAX)
-			return -HR_E_BAD_FORMAT;
+			return hr__fail(HR_E_BAD_FORMAT,
+					"%s: more rows lack a field than it says of itself; remove "
+					"it, and it is made again",
+					hr__index_source(x->index)->name);
 		bad = realloc(x->bad, room * sizeof(*bad));
 		if (!bad)
 			return -ENOMEM;
@@ -341,6 +345,9 @@ static int get_cell(const struct indexed *x, uint64_t index, uint32_t field, str
 	if (index >= x->ff.schema.count || field >= x->ff.schema.n_fields)
 		return -EINVAL;
 	rc = hr__index_cell(x->index, index, x->columns[field], cell);
+	/* The index is damaged, not the sample: whoever passes over samples must not pass over this. */
+	if (rc == -HR_E_BAD_FORMAT)
+		rc = hr__fail_set(HR_E_NO_INDEX, hr_error_detail());
 	if (rc == 0 && cell->kind == HR__CELL_ABSENT)
 		rc = hr__fail(HR_E_BAD_SAMPLE, "sample %" PRIu64 ": is damaged or has no field %s",
 			      index, x->fields[field].face.name);

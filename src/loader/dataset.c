@@ -15,6 +15,7 @@
 #include "loader/dataset.h"
 
 #define SAMPLES_MAX (1ull << 63) /* what the sampler can permute */
+#define HEAD_BYTES 65536u        /* of a file beside the data, for the fingerprint */
 
 /* -- fields: all files must look alike ------------------------------------------------------- */
 
@@ -192,14 +193,53 @@ static void hash_options(XXH3_state_t *hash, const struct hr_dataset_options *op
 	hash_text(hash, order ? order + 1 : opts->order);
 }
 
+/*
+ * A file beside the data that tells where samples lie or in which order they come. Two of one name and one
+ * size differ at their heads: the lists in them are of lengths, or shuffled.
+ */
+static int hash_head(XXH3_state_t *hash, const struct hr_source *src)
+{
+	size_t len = (size_t)hr__min(src->size, HEAD_BYTES);
+	void *head = malloc(len + 1);
+	int rc;
+
+	if (!head)
+		return hr__fail(ENOMEM, "%s: no memory for a checksum", src->name);
+	rc = src->read(src, 0, head, len);
+	if (rc == 0)
+		XXH3_64bits_update(hash, head, len);
+	free(head);
+	return rc;
+}
+
+static int hash_part(XXH3_state_t *hash, const struct hr__part *part)
+{
+	int rc = 0;
+
+	hash_u64(hash, part->count);
+	for (const struct hr__opened *o = part->opened; o && rc == 0; o = o->next) {
+		const char *slash = strrchr(o->path, '/');
+
+		/* Base names: a dataset that was moved as a whole is still the same. */
+		hash_text(hash, slash ? slash + 1 : o->path);
+		hash_u64(hash, o->src.size);
+		hash_u64(hash, o->file == part->file);
+		if (o->file != part->file)
+			rc = hash_head(hash, &o->src);
+	}
+	hash_u64(hash, 0); /* as no name is empty, the end */
+	return rc;
+}
+
 static int set_fingerprint(struct hr_dataset *ds, const struct hr_dataset_options *opts)
 {
 	XXH3_state_t *hash = XXH3_createState();
+	int rc = 0;
 
 	if (!hash)
 		return hr__fail(ENOMEM, "no memory for a checksum");
 	XXH3_64bits_reset(hash);
-	hash_u64(hash, 2); /* version of this list */
+	hash_u64(hash, 3); /* version of this list */
 	hash_text(hash, ds->info.format);
 	hash_options(hash, opts);
 	hash_u64(hash, ds->info.n_fields);
@@ -208,18 +248,11 @@ static int set_fingerprint(struct hr_dataset *ds, const struct hr_dataset_option
 		hash_u64(hash, ds->fields[i].dtype);
 	}
 	hash_u64(hash, ds->n_parts);
-	for (uint32_t i = 0; i < ds->n_parts; i++) {
-		const char *path = hr_file_path(ds->parts[i]->file);
-		const char *slash = strrchr(path, '/');
-
-		/* Base names: a dataset that was moved as a whole is still the same. */
-		hash_text(hash, slash ? slash + 1 : path);
-		hash_u64(hash, ds->parts[i]->size);
-		hash_u64(hash, ds->parts[i]->count);
-	}
+	for (uint32_t i = 0; i < ds->n_parts && rc == 0; i++)
+		rc = hash_part(hash, ds->parts[i]);
 	ds->info.fingerprint = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
-	return 0;
+	return rc;
 }
 
 /* -- open and close -------------------------------------------------------------------------- */
@@ -323,8 +356,7 @@ int hr_dataset_open(const char *const *paths, uint32_t n, const struct hr_datase
 
 	if (!paths || n == 0 || !opts)
 		return hr__fail(EINVAL, "dataset: no files given; name at least one");
-	if ((unsigned int)opts->corrupt > HR_CORRUPT_SUBSTITUTE ||
-	    (opts->fields && !opts->n_fields))
+	if ((unsigned int)opts->corrupt > HR_CORRUPT_SUBSTITUTE || !opts->fields != !opts->n_fields)
 		return hr__fail(EINVAL,
 				"dataset: corrupt %d, %" PRIu32 " fields: not a known choice",
 				(int)opts->corrupt, opts->n_fields);

@@ -161,6 +161,29 @@ static int new_view(struct hr_dataset *const *kids, uint32_t n, const char *what
 	return rc;
 }
 
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The same for a few of very many samples, of which a bit for each would be too much. */
+static int few_ids_repeat(const uint64_t *ids, uint64_t n)
+{
+	uint64_t *sorted = malloc(n * sizeof(*sorted));
+	int repeats = 0;
+
+	if (!sorted)
+		return -ENOMEM;
+	memcpy(sorted, ids, n * sizeof(*sorted));
+	qsort(sorted, n, sizeof(*sorted), compare_ids);
+	for (uint64_t i = 1; i < n && !repeats; i++)
+		repeats = sorted[i] == sorted[i - 1];
+	free(sorted);
+	return repeats;
+}
+
 /* Does a number appear twice? Return: 0, 1, -ENOMEM. */
 static int ids_repeat(const uint64_t *ids, uint64_t n, uint64_t samples)
 {
@@ -169,6 +192,8 @@ static int ids_repeat(const uint64_t *ids, uint64_t n, uint64_t samples)
 
 	if (n > samples)
 		return 1;
+	if (n < samples / 64)
+		return few_ids_repeat(ids, n);
 	seen = calloc(samples / 64 + 1, sizeof(*seen));
 	if (!seen)
 		return -ENOMEM;

@@ -234,7 +234,7 @@ static void finish_slot(struct hr__filler *filler, struct hr__slot *slot)
 	int rc = 0;
 
 	if (slot->side_ticket)
-		rc = lane->ops->wait(lane, slot->side_ticket, filler->loader->opts.timeout_ns);
+		rc = lane->ops->wait(lane, slot->side_ticket, hr__loader_patience(filler->loader));
 	if (rc < 0)
 		fail_slot(slot, rc, hr_error_detail());
 	publish_slot(filler, slot);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/fail.h"
 #include "base/log.h"
@@ -146,14 +147,19 @@ void hr__indexer_close(struct hr__index *index)
 static int describe(const struct hr__opened *data, const struct hr__format_ops *ops,
 		    struct hr__index_data *out)
 {
+	uint8_t head[HR__INDEX_HEAD_BYTES];
+	size_t len = (size_t)hr__min(data->src.size, sizeof(head));
 	struct hr__file_stamp stamp;
 	int rc = hr__file_stamp(data->file, &stamp);
 
 	if (rc < 0)
 		return hr__fail(-rc, "%s: its size and time cannot be read: %s", data->path,
 				hr_strerror(rc));
-	*out = (struct hr__index_data){data->path, stamp.size, (uint64_t)stamp.mtime_ns, ops->name,
-				       ops->scan_rules};
+	rc = data->src.read(&data->src, 0, head, len);
+	if (rc < 0)
+		return rc;
+	*out = (struct hr__index_data){data->path, stamp.size,      (uint64_t)stamp.mtime_ns,
+				       ops->name,  ops->scan_rules, XXH3_64bits(head, len)};
 	return 0;
 }
 
@@ -259,7 +265,8 @@ static int create(struct side *side, const struct hr_dataset_options *opts, bool
 
 	if (rc == 0)
 		return 0;
-	if (!opts->index_dir && !keep && (rc == -EACCES || rc == -EROFS || rc == -EPERM))
+	if (!opts->index_dir && !keep &&
+	    (rc == -EACCES || rc == -EROFS || rc == -EPERM || rc == -ENAMETOOLONG))
 		return create_unnamed(side);
 	return hr__fail(-rc, "%s: the side index cannot be written: %s; name another folder for it",
 			side->path, hr_strerror(rc));
@@ -278,7 +285,7 @@ static int scan(struct side *side, const struct hr__opened *data, const struct h
 	if (rc == 0)
 		rc = describe(data, ops, &after);
 	if (rc == 0 && (after.size != before->size || after.mtime_ns != before->mtime_ns ||
-			before->size != data->src.size))
+			after.head != before->head || before->size != data->src.size))
 		rc = hr__fail(HR_E_FILE_CHANGED,
 			      "%s: changed while it was read for its side index; wait until it is "
 			      "written",
@@ -289,11 +296,22 @@ static int scan(struct side *side, const struct hr__opened *data, const struct h
 	return rc;
 }
 
-/* Give it its name: the old one is replaced as a whole. */
-static int publish(struct side *side, const char *temp)
+/* Give it its name: the old one is replaced as a whole. @must: or fail. */
+static int publish(struct side *side, const char *temp, bool must)
 {
 	int rc = hr__sys->rename(temp, side->path);
 
+	/* Where all may write and the sticky bit is set, the old one may be somebody else's. */
+	if (!must && (rc == -EACCES || rc == -EPERM)) {
+		hr__log(HR_LOG_INFO,
+			"%s: may not be replaced (%s), so the new side index is lost when the "
+			"program "
+			"ends; name a folder for side indexes to keep it",
+			side->path, hr_strerror(rc));
+		hr__sys->unlink(temp);
+		side->named = false;
+		return 0;
+	}
 	if (rc < 0)
 		return hr__fail(-rc,
 				"%s: the new side index cannot take this name: %s; remove what has "
@@ -331,7 +349,7 @@ static int build(struct side *side, const struct hr__opened *data, const struct 
 	if (rc == 0)
 		rc = hr__index_open(&side->src, &about, &index);
 	if (rc == 0 && temp)
-		rc = publish(side, temp);
+		rc = publish(side, temp, keep || opts->index_dir);
 	if (rc < 0) {
 		if (side->named)
 			hr__sys->unlink(temp);

@@ -113,7 +113,8 @@ static int plan_ragged(struct hr__column *column, const struct hr_dataset *ds, u
 					opts->pad_to);
 		column->kind = HR__COLUMN_PADDED;
 		column->row_bytes = in_memory(column, column->file_bytes);
-		column->room = column->row_bytes * opts->batch_size;
+		if (hr__mul_overflows(column->row_bytes, opts->batch_size, &column->room))
+			column->room = UINT64_MAX;
 		return 0;
 	}
 	column->kind = HR__COLUMN_RAGGED;
@@ -121,7 +122,9 @@ static int plan_ragged(struct hr__column *column, const struct hr_dataset *ds, u
 				 hr__dataset_repeats(ds, opts->batch_size), element);
 	column->room = in_memory(column, most);
 	if (opts->batch_bytes_max)
-		column->room = hr__min(column->room, hr__align_up(opts->batch_bytes_max, 8));
+		column->room = hr__min(
+			column->room,
+			hr__align_up(hr__min(opts->batch_bytes_max, 2 * SLOT_BYTES_MAX), 8));
 	return 0;
 }
 
@@ -358,6 +361,22 @@ static int plan_columns(struct hr__layout *layout, const struct hr_dataset *ds,
 	return rc;
 }
 
+/* Who looks a tensor up by its name must find the one that is meant. */
+static int check_names(const struct hr__layout *layout)
+{
+	for (uint32_t i = 0; i < layout->n_tensors; i++) {
+		for (uint32_t k = 0; k < i; k++) {
+			if (strcmp(layout->tensors[i].name, layout->tensors[k].name) == 0)
+				return hr__fail(
+					EINVAL,
+					"a batch would have two tensors \"%.200s\"; name the "
+					"fields that are wanted, without one of them",
+					layout->tensors[i].name);
+		}
+	}
+	return 0;
+}
+
 int hr__layout_init(struct hr__layout *layout, const struct hr_dataset *ds,
 		    const struct hr_loader_options *opts)
 {
@@ -379,6 +398,9 @@ int hr__layout_init(struct hr__layout *layout, const struct hr_dataset *ds,
 		describe_windows(layout);
 	if (opts->packed)
 		describe_packed(layout);
+	rc = check_names(layout);
+	if (rc < 0)
+		return rc;
 	place_side(layout);
 	layout->ios_max = (uint32_t)(files * layout->n_casts);
 	layout->pieces = (uint64_t)opts->batch_size * layout->n_columns *

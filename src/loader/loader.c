@@ -72,8 +72,9 @@ static uint32_t default_slots(const struct hr_loader *loader)
 	if (loader->opts.threads == 0)
 		return 4;
 	if (device)
-		each = hr__max(each, hr__min(SLOTS_EACH_MAX,
-					     SLOTS_EACH_BYTES / loader->layout.batch_bytes));
+		each = hr__max(each,
+			       hr__min(SLOTS_EACH_MAX,
+				       SLOTS_EACH_BYTES / hr__max(loader->layout.batch_bytes, 1)));
 	return (uint32_t)hr__min(SLOTS_MAX, 2 + each * loader->opts.threads);
 }
 
@@ -287,7 +288,7 @@ static bool wait_lanes(struct hr_loader *loader)
 		struct hr__slot *slot = ring->passing[i];
 		struct hr_lane *lane = slot->lane;
 
-		if (lane->ops->wait(lane, slot->ticket, loader->opts.timeout_ns) < 0)
+		if (lane->ops->wait(lane, slot->ticket, hr__loader_patience(loader)) < 0)
 			quiet = false;
 	}
 	return quiet;
@@ -526,10 +527,20 @@ int hr_loader_state(const struct hr_loader *loader, void *buf, size_t size)
 	return HR_LOADER_STATE_BYTES;
 }
 
+/* One whose engine gave up never rests: what it has in flight does not come back. */
+static bool is_any_broken(const struct hr_loader *loader)
+{
+	bool broken = false;
+
+	for (uint32_t i = 0; i < loader->n_fillers; i++)
+		broken = broken || atomic_load(&loader->fillers[i].broken);
+	return broken;
+}
+
 /* Let all fillers finish what is in flight and rest. */
 static int quiesce(struct hr_loader *loader)
 {
-	uint64_t deadline = hr__now_ns() + loader->opts.timeout_ns;
+	uint64_t deadline = hr__now_ns() + hr__loader_patience(loader);
 
 	hr__ring_set_closed(&loader->ring, true);
 	if (loader->opts.threads) {
@@ -545,10 +556,13 @@ static int quiesce(struct hr_loader *loader)
 		if (loader->opts.threads ? atomic_load(&loader->parked) == loader->n_fillers
 					 : filler->n_flying == 0)
 			return 0;
-		if (now >= deadline || filler->broken)
+		if (atomic_load(&loader->stopping)) /* threads that stop do not answer any more */
+			return -HR_E_CLOSED;
+		if (now >= deadline || is_any_broken(loader))
 			return -ETIMEDOUT;
 		if (loader->opts.threads)
-			hr__event_wait(&loader->control, seen, deadline - now);
+			hr__event_wait(&loader->control, seen,
+				       hr__min(deadline - now, WAIT_SLICE_NS));
 		else
 			hr__filler_reap(filler, 1, hr__min(deadline - now, WAIT_SLICE_NS));
 	}
@@ -572,6 +586,8 @@ int hr_loader_restore(struct hr_loader *loader, const void *buf, size_t size)
 	if (rc < 0)
 		return rc;
 	rc = quiesce(loader);
+	if (rc == -HR_E_CLOSED)
+		return check_usable(loader);
 	if (rc < 0)
 		return fail_finally(loader, rc,
 				    "loader: reads begun before the restore do not end; "

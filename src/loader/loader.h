@@ -21,6 +21,11 @@
 #include "loader/side.h"
 
 #define HR__REAP_MAX 64u
+/*
+ * How long what must happen is waited for at least: hr_loader_options.timeout_ns is how often the caller
+ * wants to look around, and may be a blink.
+ */
+#define HR__PATIENCE_NS 60000000000ull
 
 /* One engine and what it is busy with. Runs on its own thread, or inside hr_loader_next(). */
 struct hr__filler {
@@ -41,7 +46,7 @@ struct hr__filler {
 	pthread_t thread;
 	bool started;
 	bool stuck;          /* requests outlived the engine: their memory cannot be freed */
-	bool broken;         /* the engine gave up: what is in flight will not come back */
+	atomic_bool broken;  /* the engine gave up: what is in flight will not come back */
 	uint32_t parked_for; /* the pause that this thread has answered */
 	uint32_t index;
 	int open_error; /* 0 or -code; valid once loader->opened counts this one */
@@ -76,6 +81,13 @@ struct hr_loader {
 	atomic_uint_fast64_t batches, wait_ns;
 	struct hr__page_loader *live; /* where other processes see these two, or NULL */
 };
+
+static inline uint64_t hr__loader_patience(const struct hr_loader *loader)
+{
+	uint64_t wish = loader->opts.timeout_ns;
+
+	return wish < HR__PATIENCE_NS ? HR__PATIENCE_NS : wish;
+}
 
 /* hr__filler_init() - memory only. Return: 0 or -ENOMEM; fini in both cases. */
 int hr__filler_init(struct hr__filler *filler, struct hr_loader *loader, uint32_t index);

@@ -29,8 +29,14 @@ static int fill_pads(struct hr__side *side, const struct hr__layout *layout, int
 {
 	uint64_t len = pad_at(layout, layout->n_columns);
 	char *image = malloc(len);
-	int rc = image ? hr_buffer_alloc(side->dev, len, &side->pad_buffer) : -ENOMEM;
+	int rc = 0;
 
+	if (!image)
+		return hr__fail(ENOMEM,
+				"loader: no memory for rows of %" PRIu64
+				" bytes of padding; pad to fewer elements",
+				len);
+	rc = hr_buffer_alloc(side->dev, len, &side->pad_buffer);
 	for (uint32_t k = 0; rc == 0 && k < layout->n_columns; k++) {
 		const struct hr__column *column = &layout->columns[k];
 		unsigned char element[8];

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The verb stream on good input: verified batches, order, ranks, states, figures in JSON."""
+import io
 import os
+import random
 import stat
 import struct
+import tarfile
+import zipfile
 
 import common
 
@@ -37,6 +41,47 @@ class Stream(common.CliTest):
         self.assertEqual(len(set(ids)), 96)
         self.assertNotEqual(ids, sorted(ids))
         self.assertLess(max(ids), 100)
+
+    def test_many_files(self):
+        """More than the soft limit of descriptors, which is for programs that use select()."""
+        files = [self.tokens(f"{k:02}", 64 * 8 + 1) for k in range(60)]
+        done = common.run("-c", 'ulimit -Sn 48; exec "$@"', "sh", common.HEADRACE, "stream", *SMALL, *files,
+                          program="/bin/sh")
+        self.assertEqual(done.code, 0, str(done))
+        self.check(done.json, 60)
+
+    def test_selections_that_are_none(self):
+        f = self.tokens("a.bin", 64 * 32 + 1)
+        self.fails(1, [self.dir, "to its end"], "stream", *SMALL, "--select", self.dir, f)
+        words = self.raw("words", b"1 2 three")
+        self.fails(1, ["words", "number 2"], "stream", *SMALL, "--select", words, f)
+        for wrong in ("1-2", "--3", "", "99999999999999999999", "1.5"):
+            self.fails(2, ["--pad-value"], "stream", *SMALL, "--pad-value", wrong, f)
+
+    def test_values_without_a_byte(self):
+        """Also the first that is verified."""
+        path = self.path("a.tar")
+        with tarfile.open(path, "w") as tar:
+            for k in range(8):
+                for ext, size in (("txt", 0 if k < 4 else k), ("bin", 5)):
+                    member = tarfile.TarInfo(f"{k}.{ext}")
+                    member.size = size
+                    tar.addfile(member, io.BytesIO(bytes(size)))
+        for extra in ([], ["--ragged", "pad"]):
+            got = self.ok("stream", "--device", "host", "--batch-size", "4", "--json", "--verify",
+                          "--shuffle", "none", *extra, path).json
+            self.check(got, 2)
+
+    def test_fields_named_as_offsets(self):
+        """Fields of a file that have the names which ragged ones' offsets would have."""
+        with zipfile.ZipFile(self.path("a.npz"), "w") as z:
+            for name in ("a", "a.offsets", "a.lengths"):
+                head = "{'descr': '<i8', 'fortran_order': False, 'shape': (16, 2), }".ljust(117) + "\n"
+                data = random.Random(name).randbytes(16 * 2 * 8)
+                z.writestr(f"{name}.npy", b"\x93NUMPY\1\0" + struct.pack("<H", 118) + head.encode() + data)
+        got = self.ok("stream", "--device", "host", "--batch-size", "4", "--json", "--verify",
+                      self.path("a.npz")).json
+        self.check(got, 4)
 
     def test_file_order(self):
         f = self.tokens("a.bin", 64 * 32 + 1)

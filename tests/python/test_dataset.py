@@ -11,6 +11,8 @@ import shutil
 import sys
 import tarfile
 import tempfile
+import threading
+import time
 import unittest
 
 try:
@@ -64,6 +66,14 @@ class Datasets(unittest.TestCase):
             self.assertEqual(tuple(numpy.from_dlpack(batch["y"]).tolist()), batch.ids)
         whole = headrace.NpyDataset([self.path("a.npy"), self.path("b.npy")], whole_files=True)
         self.assertEqual((len(whole), whole.info()["fields"][0][3]), (2, (60, 2, 3)))
+
+    def test_npz(self):
+        arrays = {"x": numpy.arange(60, dtype=numpy.int32).reshape(20, 3), "y": numpy.arange(20.0)}
+        numpy.savez(self.path("a.npz"), **arrays)
+        self.assertEqual(headrace.NpzDataset(self.path("a.npz")).fields, ["x", "y"])
+        data = headrace.NpzDataset(self.path("a.npz"), fields=["y"])
+        for batch in headrace.Loader(data, 4):
+            self.assertEqual(numpy.from_dlpack(batch["y"]).tolist(), [float(i) for i in batch.ids])
 
     def test_values(self):
         samples = self.make_tar("a.tar", 30) + self.make_tar("b.tar", 17, 30)
@@ -149,6 +159,20 @@ class Datasets(unittest.TestCase):
         self.assertEqual(headrace.build_index(self.path("a.tar")), 0)
         self.assertEqual(len(headrace.TarDataset(self.path("a.tar"), index_only=True)), 10)
         self.assertTrue(all(done <= total for done, total, _ in calls))
+
+    def test_what_progress_raises(self):
+        """On whichever thread it is called."""
+        def progress(*_numbers):
+            if threading.current_thread() is not threading.main_thread():
+                raise KeyError("enough")
+            time.sleep(0.01)  # let the other thread have its turn
+
+        for k in range(40):
+            self.make_tar(f"{k}.tar", 3)
+        paths = [self.path(f"{k}.tar") for k in range(40)]
+        with self.assertRaises(KeyError):
+            headrace.build_index(paths, threads=2, progress=progress)
+        self.assertGreater(headrace.build_index(paths, index_dir=os.fsencode(self.dir)), 0)
 
     @unittest.skipUnless(torch, "no PyTorch")
     def test_torch(self):

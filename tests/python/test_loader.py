@@ -95,6 +95,60 @@ class Loading(unittest.TestCase):
             self.loader(seed=4).load_state_dict(state)
         self.assertEqual(caught.exception.code_name, "HR_E_BAD_STATE")
 
+    def test_resume_with_other_batches(self):
+        """What is left of the epoch, and no more, whatever the steps were before."""
+        for position, size, last, left in ((10, 16, "drop", 2), (10, 16, "pad", 3), (20, 16, "drop", 1),
+                                           (25, 3, "drop", 8), (25, 32, "drop", 0)):
+            before = headrace.Loader(self.data, position, seed=3)
+            before.next()
+            after = headrace.Loader(self.data, size, seed=3, last=last)
+            after.load_state_dict(before.state_dict())
+            if left:
+                self.assertEqual([batch.epoch for batch in after], [0] * left)
+            self.assertEqual([batch.epoch for batch in after], [1] * len(after))
+
+    def test_lanes_go_last(self):
+        """Closing waits for what slots have on lanes: they are needed until the loader is closed."""
+        class Lane:
+            def __del__(self):
+                for task in os.listdir("/proc/self/task"):
+                    with open(f"/proc/self/task/{task}/comm", encoding="ascii") as f:
+                        seen.append(f.read().strip())
+
+        seen = []
+        loader = self.loader(threads=2)
+        loader._ring._lanes[0] = Lane()
+        loader.next()
+        del loader
+        gc.collect()
+        self.assertTrue(seen)
+        self.assertFalse([name for name in seen if name.startswith("hr-fill")])
+
+    def test_refused_release(self):
+        """A slot that cannot be given back now, as while a graph is captured, is given back later."""
+        loader = self.loader(slots=3)
+        real = headrace.loader._core.loader_release
+
+        def refuse(*_args):
+            raise ValueError("not now")
+
+        for _ in range(10):
+            loader.next()
+            headrace.loader._core.loader_release = refuse
+            try:
+                with self.assertRaises(ValueError):
+                    loader.next()
+            finally:
+                headrace.loader._core.loader_release = real
+
+    def test_numbers_beyond_32_bits(self):
+        for name in ("batch_size", "window", "dp_rank", "dp_world_size", "slots", "threads"):
+            for value in (-1, (1 << 32) + 4):
+                with self.assertRaises(ValueError):
+                    headrace.Loader(self.data, **{"batch_size": B, name: value})
+        with self.assertRaises(ValueError):
+            headrace.TokenDataset(self.path, "u16", (1 << 32) + T)
+
     def test_slots(self):
         loader = self.loader(slots=3)
         held = [loader.next() for _ in range(3)]

@@ -3,6 +3,7 @@
  * test_dataset - many files as one: where each sample lies against a plain count, the fingerprint
  * against everything that must change it, and the refusals of files that are none.
  */
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <headrace/headrace.h>
@@ -10,6 +11,7 @@
 #include "base/fail.h"
 #include "loader/dataset.h"
 #include "support/support.h"
+#include "unit/megatron_bytes.h"
 
 static char *dir;
 
@@ -91,6 +93,68 @@ static uint64_t fingerprint(char **paths, uint32_t n, struct hr_dataset_options 
 	return value;
 }
 
+/* A file whose bytes are given. */
+static char *write_file(const char *name, const void *bytes, size_t len)
+{
+	char *path = test_file(dir, name, 0);
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, bytes, len), (ssize_t)len);
+	close(fd);
+	return path;
+}
+
+static void write_blob(const char *folder, const char *name, const struct blob *b)
+{
+	char path[100];
+
+	snprintf(path, sizeof(path), "%s%s", folder, name);
+	free(write_file(path, b->bytes, b->len));
+}
+
+/* Files of one name and size that say another order. */
+static void fingerprint_follows_the_order(void **state)
+{
+	static const int32_t lengths[] = {40, 40};
+	static const char *const folders[] = {"order/one/", "order/two/", "order/three/"};
+	static const int64_t documents[] = {0, 1};
+	static struct made m;
+	static struct blob b;
+	uint64_t prints[3];
+	char order[600], *bin;
+
+	snprintf(order, sizeof(order), "%s/order", dir);
+	assert_int_equal(mkdir(order, 0700), 0);
+	bin = test_file(dir, "order/x.bin", 160);
+	make_plain(&m, lengths, 2);
+	put_idx(&b, &m);
+	write_blob("order/", "x.idx", &b);
+	for (int k = 0; k < 3; k++) {
+		struct hr_dataset_options o = {.format = "megatron", .seq_len = 8, .order = order};
+		int64_t samples[20], shuffle[9];
+
+		for (int64_t i = 0; i < 10; i++) {
+			samples[2 * i] = i * 8 / 40;
+			samples[2 * i + 1] = i * 8 % 40;
+		}
+		for (int64_t i = 0; i < 9; i++)
+			shuffle[i] = k == 1 ? 8 - i : i;
+		snprintf(order, sizeof(order), "%s/%s", dir, folders[k]);
+		assert_int_equal(mkdir(order, 0700), 0);
+		put_npy(&b, "<i4", "(2,)", documents, 2);
+		write_blob(folders[k], "document_index.npy", &b);
+		put_npy(&b, "<i4", "(10, 2)", samples, 20);
+		write_blob(folders[k], "sample_index.npy", &b);
+		put_npy(&b, "<u4", "(9,)", shuffle, 9);
+		write_blob(folders[k], "shuffle_index.npy", &b);
+		prints[k] = fingerprint(&bin, 1, o);
+	}
+	assert_true(prints[0] != prints[1]);
+	assert_true(prints[0] == prints[2]); /* it was moved */
+	free(bin);
+}
+
 static void fingerprint_follows_the_data(void **state)
 {
 	char sub[550];
@@ -157,6 +221,8 @@ static void refusals(void **state)
 	expect_refusal((const char *const *)&tiny, 1, o, HR_E_TOO_SHORT, tiny);
 	expect_refusal(set, 3, o, HR_E_BAD_FORMAT, odd);
 	expect_refusal(set, 1, other, HR_E_UNKNOWN_FORMAT, "parquet");
+	expect_refusal(set, 1, (struct hr_dataset_options){.seq_len = 8, .n_fields = 1}, EINVAL,
+		       "1 fields");
 	fifo = malloc(600);
 	snprintf(fifo, 600, "%s/pipe", dir);
 	assert_int_equal(mkfifo(fifo, 0600), 0);
@@ -172,18 +238,6 @@ static void refusals(void **state)
 	free(fifo);
 }
 
-/* A file whose bytes are given. */
-static char *write_file(const char *name, const void *bytes, size_t len)
-{
-	char *path = test_file(dir, name, 0);
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, bytes, len), (ssize_t)len);
-	close(fd);
-	return path;
-}
-
 static void files_must_agree(void **state)
 {
 	struct hr_dataset_options o = {.seq_len = 4};
@@ -197,6 +251,25 @@ static void files_must_agree(void **state)
 	expect_refusal(only_page, 1, o, HR_E_UNKNOWN_FORMAT, "web page");
 	for (int i = 0; i < 3; i++)
 		free(paths[i]);
+}
+
+/* A dataset keeps its files open: who has too many of them is told so. */
+static void too_many_files(void **state)
+{
+	struct hr_dataset_options o = {.seq_len = 8};
+	char *good = test_file(dir, "many", 400);
+	struct rlimit before, none;
+	int lowest = dup(0);
+
+	assert_true(lowest >= 0);
+	close(lowest);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = before;
+	none.rlim_cur = (rlim_t)lowest;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	expect_refusal((const char *const *)&good, 1, o, EMFILE, "ulimit -n");
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	free(good);
 }
 
 static void references(void **state)
@@ -218,7 +291,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(samples_of_many_files),
 		cmocka_unit_test(fingerprint_follows_the_data),
+		cmocka_unit_test(fingerprint_follows_the_order),
 		cmocka_unit_test(refusals),
+		cmocka_unit_test(too_many_files),
 		cmocka_unit_test(files_must_agree),
 		cmocka_unit_test(references),
 	};

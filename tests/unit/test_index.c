@@ -407,6 +407,30 @@ static void signed_lies(void **state)
 	free(x.bytes);
 }
 
+/* Names are shown to people, on terminals that obey: a reader judges them as a writer does. */
+static void signed_names(void **state)
+{
+	static const char *const wrong[] = {"\x1b[2Jumn3", "col\x7fmn3",
+					    "colu\xff\xfe"
+					    "3",
+					    "col\0mn3"};
+	struct index_bytes x = {.len = 0};
+	uint8_t *name;
+
+	write_rows(&x, 60, SHAPES);
+	name = memmem(x.bytes, x.len, "column3", 8);
+	assert_non_null(name);
+	for (size_t k = 0; k < HR_ARRAY_LEN(wrong); k++) {
+		memcpy(name, wrong[k], 7);
+		sign(&x);
+		assert_int_equal(open_copy(&x, &about), -HR_E_BAD_FORMAT);
+	}
+	memcpy(name, "c\xc3\xb6lumn", 7);
+	sign(&x);
+	assert_int_equal(open_copy(&x, &about), 0);
+	free(x.bytes);
+}
+
 /* -- threads ----------------------------------------------------------------------------------- */
 
 #define THREADS 4
@@ -460,6 +484,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stale_and_strange),
 		cmocka_unit_test(every_prefix_and_every_byte),
 		cmocka_unit_test(signed_lies),
+		cmocka_unit_test(signed_names),
 	};
 	const struct CMUnitTest threaded[] = {
 		cmocka_unit_test(many_threads_ask),

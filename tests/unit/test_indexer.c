@@ -23,8 +23,10 @@
 #include <headrace/config.h>
 #include <headrace/dataset.h>
 #include <headrace/error.h>
+#include <headrace/loader.h>
 
 #include "base/sys.h"
+#include "format/index_file.h"
 #include "support/record_bytes.h"
 #include "support/tar_bytes.h"
 
@@ -195,6 +197,23 @@ static void stale_when_size_or_time_differ(void **state)
 	assert_int_equal(count_files(f->path, false), 2);
 }
 
+/* Many tools keep times or set them all to one, and shards often have one size. */
+static void another_file_of_the_same_time(void **state)
+{
+	struct folder *f = *state;
+	struct hr_dataset_options opts = {0}, only = {.index_only = true};
+	struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+
+	assert_int_equal(utimensat(AT_FDCWD, f->data, times, 0), 0);
+	assert_int_equal(try_open(f->data, &opts, "sample"), 10);
+	write_tar(f->data, 10, "elsewhere, and longer than it was");
+	assert_int_equal(utimensat(AT_FDCWD, f->data, times, 0), 0);
+	assert_int_equal(try_open(f->data, &only, ""), -HR_E_NO_INDEX);
+	expect_word(hr_error_detail(), "another file");
+	assert_int_equal(try_open(f->data, &opts, "elsewhere, and longer than it was"), 10);
+	assert_int_equal(try_open(f->data, &only, "elsewhere, and longer than it was"), 10);
+}
+
 static void a_damaged_one_is_made_again(void **state)
 {
 	struct folder *f = *state;
@@ -215,6 +234,32 @@ static void a_damaged_one_is_made_again(void **state)
 	expect_word(hr_error_detail(), "cannot take this name");
 	assert_int_equal(count_files(f->path, false), 2);
 	rmdir(f->index);
+}
+
+/* Samples that are damaged may be skipped; a damaged index says nothing of samples. */
+static void damaged_while_it_is_used(void **state)
+{
+	struct folder *f = *state;
+	struct hr_dataset_options opts = {.corrupt = HR_CORRUPT_SKIP};
+	struct hr_loader_options o = {.batch_size = 2};
+	const char *path = f->data;
+	struct hr_dataset *ds = NULL;
+	struct hr_loader *loader = NULL;
+	struct hr_device *dev = NULL;
+	const struct hr_batch *batch;
+	int fd;
+
+	assert_int_equal(hr_dataset_open(&path, 1, &opts, &ds), 0);
+	fd = open(f->index, O_WRONLY | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, "??", 2, HR__INDEX_HEADER_BYTES), 2);
+	close(fd);
+	assert_int_equal(hr_device_open("host", &dev), 0);
+	assert_int_equal(hr_loader_open(ds, dev, &o, &loader), 0);
+	assert_int_equal(hr_loader_next(loader, &batch), -HR_E_NO_INDEX);
+	expect_word(hr_error_detail(), "does not have its checksum");
+	hr_loader_close(loader);
+	hr_dataset_close(ds);
+	hr_device_close(dev);
 }
 
 static void kept_in_another_folder(void **state)
@@ -325,6 +370,46 @@ static void renames_that_fail(void **state)
 	hr__sys = &sys;
 	assert_int_equal(try_open(f->data, &opts, ""), -EXDEV);
 	assert_int_equal(count_files(f->path, false), 1);
+}
+
+static int rename_not_permitted(const char *from, const char *to)
+{
+	return -EPERM;
+}
+
+/* The stale index of somebody else, in a folder with the sticky bit, is in nobody's way. */
+static void the_index_of_somebody_else(void **state)
+{
+	struct folder *f = *state;
+	struct hr__sys sys = hr__sys_real;
+	struct hr_dataset_options opts = {0}, named = {.index_dir = f->path};
+	struct hr_index_options build = {.dataset = {.format = "tar"}};
+	const char *path = f->data;
+
+	sys.rename = rename_not_permitted;
+	hr__sys = &sys;
+	assert_int_equal(try_open(f->data, &opts, "sample"), 10);
+	assert_int_equal(count_files(f->path, false), 1);
+	/* who wants it there is told */
+	assert_int_equal(try_open(f->data, &named, ""), -EPERM);
+	assert_int_equal(hr_index_build(&path, 1, &build, NULL), -EPERM);
+	assert_int_equal(count_files(f->path, false), 1);
+}
+
+static void a_name_that_is_long_already(void **state)
+{
+	struct folder *f = *state;
+	struct hr_dataset_options opts = {0};
+	char name[250], path[400], before[400];
+
+	snprintf(before, sizeof(before), "%s", f->data);
+	memset(name, 'n', sizeof(name));
+	for (size_t len = 200; len < sizeof(name); len += 7) {
+		snprintf(path, sizeof(path), "%s/%.*s.tar", f->path, (int)len, name);
+		assert_int_equal(rename(before, path), 0);
+		memcpy(before, path, sizeof(before));
+		assert_int_equal(try_open(path, &opts, "sample"), 10);
+	}
 }
 
 /* The data grows while it is read. */
@@ -540,11 +625,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(made_once_and_used_again),
 		TEST(stale_when_size_or_time_differ),
+		TEST(another_file_of_the_same_time),
 		TEST(a_damaged_one_is_made_again),
+		TEST(damaged_while_it_is_used),
 		TEST(kept_in_another_folder),
 		TEST(folders_that_cannot_be_written),
 		TEST(writes_that_fail),
 		TEST(renames_that_fail),
+		TEST(the_index_of_somebody_else),
+		TEST(a_name_that_is_long_already),
 		TEST(data_that_changes_meanwhile),
 		TEST(many_at_once),
 		TEST(stopped_and_failed),

@@ -358,6 +358,46 @@ static void stopped_while_a_lane_lags(void **state)
 	}
 }
 
+static int patient_wait(struct hr_lane *lane, uint64_t ticket, uint64_t timeout_ns)
+{
+	if (timeout_ns < 1000000000)
+		return -ETIMEDOUT;
+	atomic_store(&((struct slow_lane *)lane)->passed, ticket);
+	return 0;
+}
+
+static const struct hr__lane_ops patient_ops = {
+	.name = "patient", .poll = slow_poll, .mark = slow_mark, .wait = patient_wait};
+
+/*
+ * Who wants to look around all the time has a short timeout. That a restore and a close wait for what is
+ * under way is no matter of taste.
+ */
+static void short_looks(void **state)
+{
+	uint8_t record[HR_LOADER_STATE_BYTES];
+
+	for (int i = 0; i < N_COUNTS; i++) {
+		struct slow_lane slow = {.lane = {.ops = &patient_ops, .dev = f.dev}};
+		struct hr_loader *loader = open_loader(
+			&f, (struct hr_loader_options){
+				    .batch_size = 4, .threads = thread_counts[i], .timeout_ns = 1});
+		const struct hr_batch *batch;
+		int rc;
+
+		assert_int_equal(hr_loader_state(loader, record, sizeof(record)), sizeof(record));
+		expect_ok(hr_loader_restore(loader, record, sizeof(record)));
+		do
+			rc = hr_loader_next(loader, &batch);
+		while (rc == -ETIMEDOUT);
+		expect_ok(rc);
+		check_batch(&f, loader, batch, false);
+		expect_ok(hr_loader_release(loader, batch, &slow.lane));
+		hr_loader_close(loader);
+		assert_int_equal(atomic_load(&slow.passed), 1); /* else its memory was given up */
+	}
+}
+
 static void lanes_of_the_device(void **state)
 {
 	struct hr_device *other = NULL;
@@ -562,6 +602,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stopped_by_another_thread),
 		cmocka_unit_test(lanes_that_lag),
 		cmocka_unit_test(stopped_while_a_lane_lags),
+		cmocka_unit_test(short_looks),
 		cmocka_unit_test(lanes_of_the_device),
 		cmocka_unit_test(stopped_by_a_signal),
 		cmocka_unit_test(states_of_other_runs),

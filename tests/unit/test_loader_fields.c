@@ -4,6 +4,9 @@
  * scalars, conversions, packed windows. How: a format of this file's own says where fields lie in files of
  * the known pattern; each element, offset, length and pad of every batch is worked out again here.
  */
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "base/fail.h"
 #include "unit/loader_fixture.h"
 
@@ -16,6 +19,21 @@ enum { BOX, BLOB, WORDS, LABEL, ONE };
 /* -- the format ------------------------------------------------------------------------------ */
 
 static bool damaged; /* samples 4, 13, 22, ... cannot be located */
+/* The first thread that locates something waits, and stops its loader. */
+static atomic_bool holding, held;
+static _Atomic(struct hr_loader *) restored;
+
+/* Until the consumer, who restores the loader, waits for this thread. */
+static void hold(void)
+{
+	struct hr_loader *loader;
+
+	atomic_store(&held, true);
+	while (!(loader = atomic_load(&restored)) || atomic_load(&loader->pause) % 2 == 0)
+		sched_yield();
+	hr_loader_stop(loader);
+	atomic_store(&holding, false);
+}
 
 static uint64_t blob_len(uint64_t i)
 {
@@ -33,6 +51,8 @@ static int cells_locate(const struct hr__format_file *ff, uint64_t index, uint32
 	uint64_t at = index * SAMPLE_BYTES;
 
 	assert_true(index < ff->schema.count);
+	if (atomic_load(&holding))
+		hold();
 	if (damaged && index % 9 == 4 && field == WORDS)
 		return hr__fail(HR_E_BAD_SAMPLE, "cells: sample %llu is damaged",
 				(unsigned long long)index);
@@ -462,7 +482,8 @@ static void refuse(struct set *s, struct hr_loader_options o, int code, const ch
 {
 	struct hr_loader *loader = NULL;
 
-	o.batch_size = 4;
+	if (!o.batch_size)
+		o.batch_size = 4;
 	expect_code(hr_loader_open(s->ds, s->dev, &o, &loader), code, word);
 }
 
@@ -491,6 +512,71 @@ static void refusals(void **state)
 			expect_ok(hr_loader_release(loader, batch, NULL));
 	}
 	expect_code(rc, HR_E_BATCH_FULL, "does not fit");
+	hr_loader_close(loader);
+	set_close(&s);
+}
+
+/* Sizes whose products do not fit into 64 bits are no small batches. */
+static void sizes_beyond_all(void **state)
+{
+	struct hr_loader_options o = {.batch_size = 1u << 20,
+				      .last = HR_LAST_PAD,
+				      .ragged = HR_RAGGED_PAD,
+				      .pad_to = 1ull << 44};
+	struct hr_loader *loader;
+	struct set s;
+
+	set_open(&s, 50, 0, false);
+	s.ds->info.n_fields = BLOB + 1;
+	refuse(&s, o, HR_E_BATCH_FULL, "16 TiB");
+	o.pad_to = UINT64_MAX;
+	refuse(&s, o, EINVAL, "pad_to");
+	s.ds->info.n_fields = FIELDS;
+	loader = start(&s,
+		       (struct hr_loader_options){.batch_size = 8, .batch_bytes_max = UINT64_MAX});
+	next_batch(loader);
+	hr_loader_close(loader);
+	set_close(&s);
+}
+
+static void names_that_are_taken(void **state)
+{
+	static const char *const taken[] = {"blob.offsets", "blob"};
+	struct set s;
+
+	set_open(&s, 50, 0, false);
+	for (uint32_t k = 0; k < 2; k++) {
+		const char *own = s.ds->fields[ONE].name;
+		struct hr_loader *loader;
+
+		s.ds->fields[ONE].name = taken[k];
+		refuse(&s, (struct hr_loader_options){0}, EINVAL, taken[k]);
+		s.ds->fields[ONE].name = "blob.lengths";
+		loader = start(&s, (struct hr_loader_options){.batch_size = 4});
+		hr_loader_close(loader);
+		s.ds->fields[ONE].name = own;
+	}
+	set_close(&s);
+}
+
+/* Threads that stop do not answer: who waits for them must notice. */
+static void stopped_in_a_restore(void **state)
+{
+	struct hr_loader_options o = {.batch_size = 4, .threads = 1, .timeout_ns = 1000000000};
+	uint8_t record[HR_LOADER_STATE_BYTES];
+	struct hr_loader *loader;
+	struct set s;
+
+	set_open(&s, 50, 0, false);
+	atomic_store(&restored, NULL);
+	atomic_store(&held, false);
+	atomic_store(&holding, true);
+	loader = start(&s, o);
+	while (!atomic_load(&held))
+		sched_yield();
+	expect_ok(hr_loader_state(loader, record, sizeof(record)));
+	atomic_store(&restored, loader);
+	expect_code(hr_loader_restore(loader, record, sizeof(record)), HR_E_CLOSED, "stopped");
 	hr_loader_close(loader);
 	set_close(&s);
 }
@@ -548,9 +634,10 @@ static void damage_seen_late(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fields_as_values), cmocka_unit_test(fields_padded),
-		cmocka_unit_test(packed_windows),   cmocka_unit_test(refusals),
-		cmocka_unit_test(damage_seen_late),
+		cmocka_unit_test(fields_as_values),     cmocka_unit_test(fields_padded),
+		cmocka_unit_test(packed_windows),       cmocka_unit_test(refusals),
+		cmocka_unit_test(damage_seen_late),     cmocka_unit_test(sizes_beyond_all),
+		cmocka_unit_test(names_that_are_taken), cmocka_unit_test(stopped_in_a_restore),
 	};
 
 	if (argc > 1)

@@ -208,15 +208,14 @@ static int build_entry(struct build *b, struct entry *e)
 	if (rc == 0)
 		rc = hr__indexer_build(part->opened, b->ops, &b->opts->dataset, tell, &task,
 				       &index);
-	if (rc == 0)
-		rc = tell(&task, e->bytes, hr__index_info(index)->rows);
-	hr__indexer_close(index);
-	hr__part_close(part);
-	if (rc == 0) {
+	if (rc == 0) { /* it is there, also when the work is stopped now */
 		pthread_mutex_lock(&b->lock);
 		b->progress.files++;
 		pthread_mutex_unlock(&b->lock);
+		rc = tell(&task, e->bytes, hr__index_info(index)->rows);
 	}
+	hr__indexer_close(index);
+	hr__part_close(part);
 	return rc;
 }
 

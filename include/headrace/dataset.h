@@ -166,7 +166,7 @@ struct hr_index_options {
  * hr_index_build() - make the side indexes that @paths need, where they are absent or stale.
  *
  * A side index is beside its file, or in index_dir, named as the file with ".hrindex" behind it. It is
- * bound to the file's size and time of modification, and replaced as a whole or not at all.
+ * bound to the file's size, time of modification and first 4 KiB, and replaced as a whole or not at all.
  * Where a folder cannot be written this fails; hr_dataset_open() goes on with an index that is not kept.
  * @out: how it went; may be NULL.
  * Return: files whose index was made, or with check is absent, stale or damaged (hr_error_detail() has the

@@ -180,9 +180,9 @@ int hr_loader_info(const struct hr_loader *loader, struct hr_loader_info *out);
  * @out: a batch in device memory, valid until hr_loader_release().
  *
  * Return: 0, -HR_E_END after the last epoch, -HR_E_NO_SLOT when the caller holds every slot,
- * -HR_E_FILE_CHANGED (a file shrank), -HR_E_BATCH_FULL, -HR_E_BAD_FORMAT, -EIO and other codes of the
- * read, -ETIMEDOUT, -HR_E_CLOSED after hr_loader_stop(). An error is final for the loader except
- * -HR_E_NO_SLOT and -ETIMEDOUT.
+ * -HR_E_FILE_CHANGED (a file shrank), -HR_E_BATCH_FULL, -HR_E_BAD_FORMAT, -HR_E_NO_INDEX, -EIO and
+ * other codes of the read, -ETIMEDOUT, -HR_E_CLOSED after hr_loader_stop(). An error is final for the
+ * loader except -HR_E_NO_SLOT and -ETIMEDOUT.
  */
 int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out);
 

@@ -12,14 +12,8 @@
 #include "format/format.h"
 
 static const struct hr__format_ops *const formats[] = {
-	&hr__format_tokens,
-	&hr__format_mds,
-	&hr__format_arrow,
-	&hr__format_megatron,
-	&hr__format_npy,
-	&hr__format_tar,
-	&hr__format_tfrecord,
-	&hr__format_safetensors,
+	&hr__format_tokens, &hr__format_mds, &hr__format_arrow,    &hr__format_megatron,
+	&hr__format_npy,    &hr__format_tar, &hr__format_tfrecord, &hr__format_safetensors,
 };
 
 const struct hr__format_ops *hr__format_find(const char *name, const void *head, size_t len,
@@ -96,6 +90,13 @@ void hr__format_windows(struct hr__schema *schema, struct hr__field *field, enum
 	schema->fields = field;
 	schema->n_fields = 1;
 	schema->windows = true;
+}
+
+bool hr__format_zeros(const void *head, size_t len)
+{
+	const unsigned char *p = head;
+
+	return len > 0 && !p[0] && memcmp(p, p + 1, len - 1) == 0;
 }
 
 static bool starts_with(const unsigned char *head, size_t len, const char *magic, size_t magic_len)

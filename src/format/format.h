@@ -158,6 +158,9 @@ const struct hr__format_ops *hr__format_at(size_t k);
  */
 const char *hr__format_foreign(const void *head, size_t len);
 
+/* Nothing but zeros, and some of them? */
+bool hr__format_zeros(const void *head, size_t len);
+
 /*
  * hr__format_wanted() - does the caller want the field @name? Formats leave out what is not wanted, and
  * fail in open() when the caller named one that they do not have: hr__format_check_wanted().

@@ -57,7 +57,8 @@ static int tokens_probe(const void *head, size_t len, uint64_t file_size)
 {
 	if (find_header(head, len))
 		return 100;
-	if (hr__format_foreign(head, len))
+	/* Nothing but zeros is an empty archive, a hole, a copy that failed: who means it says so. */
+	if (hr__format_foreign(head, len) || hr__format_zeros(head, len))
 		return 0;
 	return 1;
 }

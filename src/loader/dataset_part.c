@@ -148,6 +148,9 @@ int hr__source_format(const struct hr_source *src, const char *name,
 		return hr__fail(HR_E_UNKNOWN_FORMAT, "format %s: not known; known are %s", name,
 				known);
 	foreign = hr__format_foreign(head, len);
+	if (!foreign && hr__format_zeros(head, len))
+		foreign = "it begins with zeros: an empty archive, a hole, or a copy that failed; "
+			  "look at it, and name the format if it is right";
 	return hr__fail(HR_E_UNKNOWN_FORMAT, "%s: %s", src->name,
 			foreign ? foreign : "its format was not recognised; name the format");
 }

@@ -126,7 +126,7 @@ class Surroundings(common.CliTest):
         big = self.path("big.bin")
         with open(big, "wb") as f:
             f.truncate(2 << 30)
-        self.fails(1, ["memory"], "stream", "--device", "host", "--seq-len", 65535, "--batch-size",
+        self.fails(1, ["memory"], "stream", "--device", "host", "--format", "tokens", "--seq-len", 65535, "--batch-size",
                    4096, "--threads", 1, big, confine=["--as", 1 << 30])
 
     def test_environment_that_is_not_understood(self):

@@ -242,14 +242,17 @@ static void files_must_agree(void **state)
 {
 	struct hr_dataset_options o = {.seq_len = 4};
 	unsigned char wide[1024 + 40] = {0xa1, 0xd9, 0x34, 0x01, 7, 0, 0, 0, 10};
-	unsigned char page[] = "<!doctype html><title>404</title>";
-	char *paths[3] = {test_file(dir, "narrow", 40), write_file("wide", wide, sizeof(wide)),
-			  write_file("page", page, sizeof(page) - 1)};
+	unsigned char page[] = "<!doctype html><title>404</title>", zeros[2000] = {0};
+	char *paths[4] = {test_file(dir, "narrow", 40), write_file("wide", wide, sizeof(wide)),
+			  write_file("page", page, sizeof(page) - 1),
+			  write_file("zeros", zeros, sizeof(zeros))};
 	const char *only_page[] = {paths[2]};
 
 	expect_refusal((const char *const *)paths, 2, o, HR_E_BAD_DTYPE, "holds u32");
 	expect_refusal(only_page, 1, o, HR_E_UNKNOWN_FORMAT, "web page");
-	for (int i = 0; i < 3; i++)
+	expect_refusal((const char *const *)paths + 3, 1, o, HR_E_UNKNOWN_FORMAT,
+		       "begins with zeros");
+	for (int i = 0; i < 4; i++)
 		free(paths[i]);
 }
 

@@ -107,7 +107,7 @@ static uint64_t print_of(struct hr_dataset *view)
 static void selections_of_very_many(void **state)
 {
 	static const uint64_t twice[] = {5, 1ull << 39, 5}, once[] = {7, 5, 1ull << 39};
-	struct hr_dataset_options opts = {.seq_len = 1, .stride = 1};
+	struct hr_dataset_options opts = {.format = "tokens", .seq_len = 1, .stride = 1};
 	char *path = test_file(dir, "very-many", 0);
 	struct hr_dataset *ds = NULL, *view;
 

@@ -268,7 +268,7 @@ static void check_sparse(struct fixture *f, struct hr_loader_options o)
 
 static void two_to_the_fortieth(void **state)
 {
-	struct hr_dataset_options opts = {.seq_len = 1};
+	struct hr_dataset_options opts = {.format = "tokens", .seq_len = 1};
 	struct fixture f = {.n_files = 1};
 
 	if (make_sparse(&f) < 0) {

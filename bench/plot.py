@@ -227,7 +227,7 @@ def of_formats(name: str, got: dict[str, Any]) -> Pictures:
             yield f"{name}-{state}", Picture(
                 f"Rate of headrace beside each loader's, shuffled batches, files {word}",
                 f"ratios of medians of rounds; {where(got['machine'])}", "x", bars,
-                ("as fast as headrace", 1.0)).svg()
+                ("as fast as headrace", 1.0))
 
 
 def of_stall(name: str, got: dict[str, Any]) -> Pictures:
@@ -238,8 +238,7 @@ def of_stall(name: str, got: dict[str, Any]) -> Pictures:
             bars += [Bar(n, scaled(p["waiting_share"], 100), group, n == "headrace")
                      for n, p in programs.items()]
     yield name, Picture("Share of the time that a training loop waits for its batches",
-                        f"files {got['options']['state']}; {where(got['machine'])}", "%",
-                        bars).svg()
+                        f"files {got['options']['state']}; {where(got['machine'])}", "%", bars)
 
 
 def of_pairs(results: dict[str, dict[str, Any]]) -> Pictures:

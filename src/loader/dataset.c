@@ -270,7 +270,7 @@ static void free_dataset(struct hr_dataset *ds)
 {
 	for (uint32_t i = 0; i < ds->n_parts && !ds->kids; i++)
 		hr__part_close(ds->parts[i]);
-	for (uint32_t i = 0; i < ds->n_kids; i++)
+	for (uint32_t i = 0; ds->kids && i < ds->n_kids; i++)
 		hr__dataset_put(ds->kids[i]);
 	for (uint32_t i = 0; ds->fields && i < ds->info.n_fields; i++) {
 		free((char *)ds->fields[i].name);

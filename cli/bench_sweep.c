@@ -90,6 +90,7 @@ int bench_sweep(struct bench *b, struct bench_worker *workers, struct bench_tota
 	int code = CLI_OK;
 	uint32_t n = 0;
 
+	/* cppcheck-suppress autoVariables ; it is put back at the end */
 	b->set = &set;
 	if (!set.common.json)
 		head(b);

@@ -573,7 +573,8 @@ static int write_header(struct hr__index_writer *w, const struct bytes *tail)
 {
 	uint8_t h[HR__INDEX_HEADER_BYTES] = {0};
 
-	memcpy(h, HR__INDEX_MAGIC, 8);
+	for (uint32_t i = 0; i < 8; i++)
+		h[i] = (uint8_t)HR__INDEX_MAGIC[i];
 	put32(h + HR__INDEX_AT_VERSION, HR__INDEX_VERSION);
 	put32(h + HR__INDEX_AT_RULES, w->data.rules);
 	put64(h + HR__INDEX_AT_DATA_SIZE, w->data.size);

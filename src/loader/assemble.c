@@ -400,7 +400,7 @@ int hr__assemble(struct hr__assembler *a, uint64_t *ids, struct hr__target *targ
 		 struct hr__requests *out)
 {
 	uint64_t samples = a->ds->info.samples;
-	struct row row;
+	struct row row = {.part = a->ds->parts[0]}; /* a batch has a row at least */
 	int rc = assemble(a, ids, target, out, &row);
 
 	/* Rare, so the batch is simply begun again. Only damage is passed over, nothing else that fails. */

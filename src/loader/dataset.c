@@ -270,7 +270,7 @@ static void free_dataset(struct hr_dataset *ds)
 {
 	for (uint32_t i = 0; i < ds->n_parts && !ds->kids; i++)
 		hr__part_close(ds->parts[i]);
-	for (uint32_t i = 0; i < ds->n_kids; i++)
+	for (uint32_t i = 0; ds->kids && i < ds->n_kids; i++)
 		hr__dataset_put(ds->kids[i]);
 	for (uint32_t i = 0; ds->fields && i < ds->info.n_fields; i++) {
 		free((char *)ds->fields[i].name);
@@ -361,8 +361,9 @@ int hr_dataset_open(const char *const *paths, uint32_t n, const struct hr_datase
 				"dataset: corrupt %d, %" PRIu32 " fields: not a known choice",
 				(int)opts->corrupt, opts->n_fields);
 	if (opts->order && n > 1)
-		return hr__fail(EINVAL, "dataset: order %s belongs to one file, and %" PRIu32
-					" are given; mix datasets with one order each",
+		return hr__fail(EINVAL,
+				"dataset: order %s belongs to one file, and %" PRIu32
+				" are given; mix datasets with one order each",
 				opts->order, n);
 	ds = hr__dataset_new();
 	if (!ds)

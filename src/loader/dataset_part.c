@@ -52,7 +52,7 @@ static int open_file(struct hr__part *part, const char *folder, size_t folder_le
 	if (!o)
 		return hr__fail(ENOMEM, "%s: no memory to open it", name);
 	memcpy(o->path, folder, folder_len);
-	memcpy(o->path + folder_len, name, name_len);
+	memcpy(o->path + folder_len, name, name_len + 1);
 	rc = hr_file_open(o->path, HR_FILE_READ, &o->file);
 	if (rc == 0) {
 		rc = hr__file_size(o->file, &o->src.size);

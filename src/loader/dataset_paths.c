@@ -37,7 +37,7 @@ static char *join(const char *folder, size_t folder_len, const char *name)
 	memcpy(path, folder, folder_len);
 	if (folder_len && folder[folder_len - 1] != '/')
 		path[folder_len++] = '/';
-	memcpy(path + folder_len, name, name_len);
+	memcpy(path + folder_len, name, name_len + 1);
 	return path;
 }
 

@@ -275,7 +275,7 @@ static int create(struct side *side, const struct hr_dataset_options *opts, bool
 static int scan(struct side *side, const struct hr__opened *data, const struct hr__format_ops *ops,
 		const struct hr__index_data *before)
 {
-	struct hr__index_data after;
+	struct hr__index_data after = {.size = 0};
 	struct hr__index_writer *w;
 	int rc = hr__index_writer_open(&side->out, before, &w);
 

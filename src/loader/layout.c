@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loader/layout.c - shapes and places of batches; arithmetic only, see layout.h. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -365,6 +366,7 @@ static int plan_columns(struct hr__layout *layout, const struct hr_dataset *ds,
 static int check_names(const struct hr__layout *layout)
 {
 	for (uint32_t i = 0; i < layout->n_tensors; i++) {
+		assert(layout->tensors[i].name);
 		for (uint32_t k = 0; k < i; k++) {
 			if (strcmp(layout->tensors[i].name, layout->tensors[k].name) == 0)
 				return hr__fail(

@@ -30,7 +30,8 @@ static void sign(uint8_t *bytes, uint64_t len)
 	uint64_t blocks = hr__le32(bytes + HR__INDEX_AT_N_BLOCKS);
 	uint64_t tail = hr__le64(bytes + HR__INDEX_AT_TAIL);
 
-	memcpy(bytes, HR__INDEX_MAGIC, 8);
+	for (int i = 0; i < 8; i++)
+		bytes[i] = (uint8_t)HR__INDEX_MAGIC[i];
 	if (blocks <= (len - HR__INDEX_HEADER_BYTES) / HR__INDEX_ENTRY_BYTES) {
 		uint8_t *entry = bytes + len - blocks * HR__INDEX_ENTRY_BYTES;
 

@@ -43,13 +43,12 @@ static inline void tar_header(struct tar_bytes *t, const char *name, char type, 
 
 	t->last = t->len - 512;
 	strncpy((char *)h, name, 100);
-	memcpy(h + 100, "0000644", 7);
+	memcpy(h + 100, "0000644", 8);
 	snprintf((char *)h + 124, 12, "%011o", (unsigned int)size);
 	h[156] = (uint8_t)type;
-	memcpy(h + 257,
-	       "ustar\0"
-	       "00",
-	       8);
+	memcpy(h + 257, "ustar", 6);
+	h[263] = '0';
+	h[264] = '0';
 	tar_sum(t);
 }
 

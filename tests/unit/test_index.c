@@ -410,10 +410,9 @@ static void signed_lies(void **state)
 /* Names are shown to people, on terminals that obey: a reader judges them as a writer does. */
 static void signed_names(void **state)
 {
-	static const char *const wrong[] = {"\x1b[2Jumn3", "col\x7fmn3",
-					    "colu\xff\xfe"
-					    "3",
+	static const char *const wrong[] = {"\x1b[2Jumn3", "col\x7fmn3", "colu\xff\xfe\x33",
 					    "col\0mn3"};
+	static const uint8_t umlaut[] = {'c', 0xc3, 0xb6, 'l', 'u', 'm', 'n'};
 	struct index_bytes x = {.len = 0};
 	uint8_t *name;
 
@@ -425,7 +424,7 @@ static void signed_names(void **state)
 		sign(&x);
 		assert_int_equal(open_copy(&x, &about), -HR_E_BAD_FORMAT);
 	}
-	memcpy(name, "c\xc3\xb6lumn", 7);
+	memcpy(name, umlaut, sizeof(umlaut));
 	sign(&x);
 	assert_int_equal(open_copy(&x, &about), 0);
 	free(x.bytes);

@@ -15,7 +15,7 @@ shift
 
 skip()
 {
-	echo "no newer PyTorch: $*"
+	echo "SKIP newer PyTorch: $*"
 	exit 77
 }
 

@@ -22,6 +22,7 @@
 #include "mem/mem.h"
 
 #define ENGINE_DEPTH_DEFAULT 128u
+#define REQUEST_DEFAULT (1ull << 20)
 #define STAGING_BLOCK 4096u /* what a sample's edges cost in the ring at most */
 #define STAGING_MIN (1ull << 20)
 /*
@@ -34,13 +35,18 @@
 
 /*
  * Enough batches that the drive's queue stays full while one of them completes: twice the engine's
- * depth in samples, but not more than this filler's share of the slots.
+ * depth in requests, but not more than this filler's share of the slots. More would share the drive
+ * with the batch that is wanted first.
  */
 static uint32_t batches_in_flight(const struct hr_loader *loader)
 {
 	const struct hr_loader_options *opts = &loader->opts;
 	uint64_t depth = opts->engine.depth ? opts->engine.depth : ENGINE_DEPTH_DEFAULT;
-	uint64_t enough = (2 * depth + opts->batch_size - 1) / opts->batch_size;
+	uint64_t request =
+		opts->engine.request_bytes ? opts->engine.request_bytes : REQUEST_DEFAULT;
+	uint64_t each = 1 + loader->ds->info.sample_bytes / request; /* requests of a sample */
+	uint64_t batch = opts->batch_size * hr__min(each, depth);
+	uint64_t enough = (2 * depth + batch - 1) / batch;
 
 	if (!(loader->dev->caps & HR__MEM_CAP_HOST_VISIBLE))
 		enough = hr__max(enough, 2); /* the device moves one while the next is built */

@@ -429,12 +429,14 @@ static int wait_batch(struct hr_loader *loader, struct hr__slot **slot)
 			break;
 		}
 		now = hr__now_ns();
-		if (now - start >= loader->opts.timeout_ns)
+		if (now - start >= loader->opts.timeout_ns) {
+			atomic_fetch_add(&loader->wait_ns, now - start);
 			return hr__fail(
 				ETIMEDOUT,
 				"loader: no batch within %.3f s; the drive or the device does "
 				"not answer",
 				(double)loader->opts.timeout_ns / 1e9);
+		}
 		rc = wait_once(loader, take, seen, loader->opts.timeout_ns - (now - start));
 		if (rc < 0)
 			return fail_finally(loader, rc, hr_error_detail());

@@ -316,14 +316,19 @@ static void lanes_that_lag(void **state)
 		struct hr_loader *loader = open_with(thread_counts[i], 3);
 		const struct hr_batch *batch, *a = next_batch(loader), *b = next_batch(loader),
 					      *c = next_batch(loader);
+		struct hr_loader_stats before, after;
 
 		expect_ok(hr_loader_release(loader, a, &slow.lane));
 		expect_ok(hr_loader_release(loader, b, &slow.lane));
 		expect_code(hr_loader_release(loader, a, NULL), EINVAL, "not held");
 		/* its work is on the lane: nothing may be written to the slots yet */
 		loader->opts.timeout_ns = 1000000;
+		hr_loader_stats(loader, &before);
 		expect_code(hr_loader_next(loader, &batch), ETIMEDOUT, "no batch within");
 		assert_true(atomic_load(&slow.waits) > 0);
+		/* waiting in vain is waiting */
+		hr_loader_stats(loader, &after);
+		assert_true(after.wait_ns - before.wait_ns >= 1000000);
 		check_batch(&f, loader, a, false);
 		check_batch(&f, loader, b, false);
 		check_batch(&f, loader, c, false);

@@ -110,8 +110,9 @@ static bool is_sample_file(const struct expansion *x, const char *name)
 
 	if (*x->ops)
 		return has_suffix(name, (*x->ops)->suffixes);
+	/* The second of a pair counts once the first has told the format: others have an .idx, too. */
 	for (size_t k = 0; (ops = hr__format_at(k)); k++) {
-		if (has_suffix(name, ops->suffixes))
+		if (!ops->pair && has_suffix(name, ops->suffixes))
 			return true;
 	}
 	return false;

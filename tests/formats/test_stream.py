@@ -121,6 +121,9 @@ class Stream(common.FormatTest):
                 length = struct.pack("<Q", len(data))
                 out.write(length + masked(length) + data + masked(data))
         self.both(self.path("a.tfrecord"), samples=60, casts="vector=f64")
+        with open(self.path("a.idx"), "w", encoding="utf-8") as out:  # as tfrecord2idx makes it
+            out.write("0 1234\n")
+        self.both(self.dir, samples=60)
         with open(self.path("a.tfrecord"), "r+b") as file:  # a byte of the first record
             file.seek(30)
             byte = file.read(1)

@@ -324,15 +324,11 @@ static void arrow_close(struct hr__format_file *ff)
 static int open_any(struct opening *o)
 {
 	uint8_t head[HR__FORMAT_HEAD_BYTES];
-	size_t len = (size_t)hr__min(o->src->size, sizeof(head));
+	size_t len;
 	const char *foreign;
 	int rc;
 
-	if (o->src->size == 0)
-		return hr__fail(HR_E_EMPTY_FILE,
-				"%s: the file is empty; was it ever written, or is the disk full?",
-				o->src->name);
-	rc = o->src->read(o->src, 0, head, len);
+	rc = hr__format_head(o->src, head, &len);
 	if (rc < 0)
 		return rc;
 	foreign = hr__format_foreign(head, len);

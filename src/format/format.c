@@ -92,6 +92,23 @@ void hr__format_windows(struct hr__schema *schema, struct hr__field *field, enum
 	schema->windows = true;
 }
 
+int hr__format_some(const struct hr_source *src)
+{
+	if (src->size > 0)
+		return 0;
+	return hr__fail(HR_E_EMPTY_FILE,
+			"%s: the file is empty; was it ever written, or is the disk full?",
+			src->name);
+}
+
+int hr__format_head(const struct hr_source *src, void *head, size_t *len)
+{
+	int rc = hr__format_some(src);
+
+	*len = (size_t)hr__min(src->size, HR__FORMAT_HEAD_BYTES);
+	return rc < 0 ? rc : src->read(src, 0, head, *len);
+}
+
 bool hr__format_zeros(const void *head, size_t len)
 {
 	const unsigned char *p = head;

@@ -176,4 +176,13 @@ void hr__format_windows(struct hr__schema *schema, struct hr__field *field, enum
 /* How many bytes of the head the functions above like to see. */
 #define HR__FORMAT_HEAD_BYTES 1024u
 
+/* hr__format_some() - refuse a file without a byte. Return: 0, or -HR_E_EMPTY_FILE with a sentence. */
+int hr__format_some(const struct hr_source *src);
+
+/*
+ * hr__format_head() - the first bytes of a file that has some: *@len of them, at most
+ * HR__FORMAT_HEAD_BYTES, into @head. Return: 0, -HR_E_EMPTY_FILE, or -code of the read.
+ */
+int hr__format_head(const struct hr_source *src, void *head, size_t *len);
+
 #endif

@@ -61,16 +61,12 @@ static int mds_probe(const void *head, size_t len, uint64_t file_size)
 static int read_count(const struct hr_source *src, uint32_t *n)
 {
 	uint8_t head[HR__FORMAT_HEAD_BYTES];
-	size_t len = (size_t)hr__min(src->size, sizeof(head));
+	size_t len;
 	const char *foreign;
 	uint64_t table;
 	int rc;
 
-	if (src->size == 0)
-		return hr__fail(HR_E_EMPTY_FILE,
-				"%s: the file is empty; was it ever written, or is the disk full?",
-				src->name);
-	rc = src->read(src, 0, head, len);
+	rc = hr__format_head(src, head, &len);
 	if (rc < 0)
 		return rc;
 	foreign = hr__format_foreign(head, len);

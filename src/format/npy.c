@@ -248,14 +248,10 @@ static int parse_file(struct npy_file *f, const struct hr__format_args *args)
 {
 	const struct hr_source *src = args->src;
 	uint8_t head[HR__FORMAT_HEAD_BYTES];
-	size_t len = (size_t)hr__min(src->size, sizeof(head));
+	size_t len;
 	int rc;
 
-	if (src->size == 0)
-		return hr__fail(HR_E_EMPTY_FILE,
-				"%s: the file is empty; was it ever written, or is the disk full?",
-				src->name);
-	rc = src->read(src, 0, head, len);
+	rc = hr__format_head(src, head, &len);
 	if (rc < 0)
 		return rc;
 	if (len >= HR__NPY_MAGIC_BYTES && memcmp(head, HR__NPY_MAGIC, HR__NPY_MAGIC_BYTES) == 0)

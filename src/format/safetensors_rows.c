@@ -52,16 +52,12 @@ static int rows_probe(const void *head, size_t len, uint64_t file_size)
 static int read_header(const struct hr_source *src, struct hr__st *st)
 {
 	uint8_t head[HR__FORMAT_HEAD_BYTES];
-	size_t have = (size_t)hr__min(src->size, sizeof(head));
+	size_t have;
 	uint64_t len = 0;
 	char *json;
 	int rc;
 
-	if (src->size == 0)
-		return hr__fail(HR_E_EMPTY_FILE,
-				"%s: the file is empty; was it ever written, or is the disk full?",
-				src->name);
-	rc = src->read(src, 0, head, have);
+	rc = hr__format_head(src, head, &have);
 	if (rc == 0)
 		rc = hr__st_length(src->name, head, have, src->size, &len);
 	if (rc < 0)

@@ -537,11 +537,10 @@ static int check_first(struct scan *s)
 	uint64_t size = s->src->size;
 	int rc;
 
-	if (size == 0)
-		return hr__fail(HR_E_EMPTY_FILE,
-				"%s: the file is empty; was it ever written, or is the disk full?",
-				s->src->name);
-	rc = hr__peek(&s->peek, 0, (size_t)hr__min(size, HR__FORMAT_HEAD_BYTES), AHEAD, &head);
+	rc = hr__format_some(s->src);
+	if (rc == 0)
+		rc = hr__peek(&s->peek, 0, (size_t)hr__min(size, HR__FORMAT_HEAD_BYTES), AHEAD,
+			      &head);
 	if (rc < 0)
 		return rc;
 	wrong = size < HR__TAR_BLOCK ? "it is shorter than one" : hr__tar_parse(head, &h);

@@ -216,11 +216,9 @@ static int check_first(struct scan *s)
 	const uint8_t *head;
 	int rc;
 
-	if (!len)
-		return hr__fail(HR_E_EMPTY_FILE,
-				"%s: the file is empty; was it ever written, or is the disk full?",
-				s->src->name);
-	rc = hr__peek(&s->peek, 0, len, ROOM, &head);
+	rc = hr__format_some(s->src);
+	if (rc == 0)
+		rc = hr__peek(&s->peek, 0, len, ROOM, &head);
 	if (rc < 0)
 		return rc;
 	if (len >= HEAD_BYTES && good_head(head))

@@ -141,16 +141,12 @@ static int parse_tokens(const struct hr_source *src, const struct hr_dataset_opt
 			struct token_range *out)
 {
 	unsigned char head[HR__FORMAT_HEAD_BYTES];
-	size_t len = (size_t)hr__min(src->size, sizeof(head));
+	size_t len;
 	const struct header_kind *kind;
 	const char *foreign;
 	int rc;
 
-	if (src->size == 0)
-		return hr__fail(HR_E_EMPTY_FILE,
-				"%s: the file is empty; was it ever written, or is the disk full?",
-				src->name);
-	rc = src->read(src, 0, head, len);
+	rc = hr__format_head(src, head, &len);
 	if (rc < 0)
 		return rc;
 	kind = find_header(head, len);

@@ -231,17 +231,15 @@ static int open_archive(struct npy_file *f, const struct hr__format_args *args)
 static int refuse_other(const struct hr_source *src, const uint8_t *head, size_t len)
 {
 	const char *foreign = hr__format_foreign(head, len);
-	size_t zeros = 0;
 
-	while (zeros < len && head[zeros] == 0)
-		zeros++;
 	if (foreign)
 		return hr__fail(HR_E_BAD_FORMAT, "%s: %s", src->name, foreign);
 	return hr__fail(HR_E_BAD_FORMAT, "%s: byte 0: %s; write it again with numpy.save()",
 			src->name,
-			zeros == len ? "nothing but zeros where a head should be, it was never "
-				       "written to its end"
-				     : "neither a .npy array nor an .npz archive");
+			hr__format_zeros(head, len)
+				? "nothing but zeros where a head should be, it was never "
+				  "written to its end"
+				: "neither a .npy array nor an .npz archive");
 }
 
 static int parse_file(struct npy_file *f, const struct hr__format_args *args)

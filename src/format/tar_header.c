@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "format/format.h"
 #include "format/tar.h"
 
 enum {
@@ -64,11 +65,6 @@ static bool good_checksum(const uint8_t *block)
 	       (told == sum || (signed_sum >= 0 && told == (uint64_t)signed_sum));
 }
 
-static bool is_zero(const uint8_t *block)
-{
-	return block[0] == 0 && memcmp(block, block + 1, HR__TAR_BLOCK - 1) == 0;
-}
-
 static void get_name(const uint8_t *block, bool posix, char *out)
 {
 	int prefix = posix ? (int)strnlen((const char *)block + AT_PREFIX, PREFIX_BYTES) : 0;
@@ -108,7 +104,7 @@ const char *hr__tar_parse(const uint8_t *block, struct hr__tar_header *out)
 	char type = (char)block[AT_TYPE];
 
 	*out = (struct hr__tar_header){.kind = HR__TAR_ZERO};
-	if (is_zero(block))
+	if (hr__format_zeros(block, HR__TAR_BLOCK))
 		return NULL;
 	if (!good_checksum(block))
 		return "its checksum is wrong";

@@ -226,7 +226,7 @@ static int check_first(struct scan *s)
 	foreign = hr__format_foreign(head, len);
 	if (!foreign && is_zlib(head, len))
 		foreign = "this is zlib-compressed; write it again with compression_type=\"\"";
-	if (!foreign && head[0] == 0 && memcmp(head, head + 1, len - 1) == 0)
+	if (!foreign && hr__format_zeros(head, len))
 		foreign = "this begins with zeros; the copy went wrong, copy it again";
 	if (foreign)
 		return hr__fail(HR_E_BAD_FORMAT, "%s: %s", s->src->name, foreign);

@@ -381,7 +381,7 @@ static uint64_t batch_of(const struct arrow *a, uint64_t index)
 }
 
 static int arrow_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-			struct hr__range *out)
+			struct hr_range *out)
 {
 	const struct arrow *a = (const struct arrow *)ff;
 	const struct hr__arrow_column *column;

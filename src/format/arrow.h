@@ -30,7 +30,7 @@ struct hr__arrow_message {
 	struct hr__flat flat; /* its metadata: valid until the next one is read */
 	struct hr__flat_table header;
 	uint32_t type, version;
-	struct hr__range body;
+	struct hr_range body;
 };
 
 /* Reads messages. Begin with @src alone; free() @bytes at the end. */
@@ -106,7 +106,7 @@ struct hr__arrow_place {
  * Return: 0, -HR_E_BAD_FORMAT with a sentence.
  */
 int hr__arrow_batch_parse(struct hr__flat *flat, const struct hr__flat_table *table,
-			  const struct hr_source *src, const struct hr__range *body,
+			  const struct hr_source *src, const struct hr_range *body,
 			  struct hr__arrow_schema *schema, struct hr__arrow_place *places,
 			  uint64_t *rows);
 

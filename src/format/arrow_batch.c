@@ -17,7 +17,7 @@ enum { BATCH_LENGTH, BATCH_NODES, BATCH_BUFFERS, BATCH_COMPRESSION, BATCH_VARIAD
 struct batch {
 	struct hr__flat *flat;
 	const struct hr_source *src;
-	const struct hr__range *body;
+	const struct hr_range *body;
 	struct hr__flat_vector nodes, buffers, variadic;
 	uint64_t rows;
 };
@@ -46,7 +46,7 @@ static int fail(const struct batch *b, const struct hr__arrow_column *column, co
 
 /* Buffer @k, which must have @need bytes or more. @out: bytes of the file. */
 static int find_buffer(const struct batch *b, const struct hr__arrow_column *column, uint64_t k,
-		       uint64_t need, struct hr__range *out)
+		       uint64_t need, struct hr_range *out)
 {
 	struct pair place = pair_at(b, &b->buffers, k);
 
@@ -54,7 +54,7 @@ static int find_buffer(const struct batch *b, const struct hr__arrow_column *col
 		return fail(b, column, "a buffer lies outside of its body");
 	if (place.second < need)
 		return fail(b, column, "a buffer is too short for its rows");
-	*out = (struct hr__range){b->body->offset + place.first, place.second};
+	*out = (struct hr_range){b->body->offset + place.first, place.second};
 	return 0;
 }
 
@@ -76,7 +76,7 @@ static int fixed_place(const struct batch *b, struct hr__arrow_column *column, u
 		       struct hr__arrow_place *place)
 {
 	uint64_t elements = b->rows, length, need;
-	struct hr__range data = {0, 0};
+	struct hr_range data = {0, 0};
 	int rc = 0;
 
 	for (uint32_t k = 0; k <= column->levels && rc == 0; k++) {
@@ -98,7 +98,7 @@ static int ragged_place(const struct batch *b, struct hr__arrow_column *column, 
 			struct hr__arrow_place *place)
 {
 	uint64_t first = column->buffer + extra, length, need = 0, entries;
-	struct hr__range offsets = {0, 0}, data = {0, 0};
+	struct hr_range offsets = {0, 0}, data = {0, 0};
 	int rc = check_node(b, column, column->node, b->rows, &length);
 
 	if (rc == 0 && column->list) {
@@ -151,7 +151,7 @@ static int read_head(struct batch *b, const struct hr__flat_table *table,
 }
 
 int hr__arrow_batch_parse(struct hr__flat *flat, const struct hr__flat_table *table,
-			  const struct hr_source *src, const struct hr__range *body,
+			  const struct hr_source *src, const struct hr_range *body,
 			  struct hr__arrow_schema *schema, struct hr__arrow_place *places,
 			  uint64_t *rows)
 {

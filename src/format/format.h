@@ -59,11 +59,6 @@ struct hr__format_file {
 	struct hr__schema schema;
 };
 
-/* A run of bytes in the part's data file. */
-struct hr__range {
-	uint64_t offset, len;
-};
-
 /* Files beside the one that is opened. */
 struct hr__siblings {
 	/*
@@ -124,7 +119,7 @@ struct hr__format_ops {
 	 * Return: their number (0: an empty ragged value), or -code with a sentence.
 	 */
 	int (*locate)(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-		      struct hr__range *out);
+		      struct hr_range *out);
 	/*
 	 * What is known of sample @index without reading it. For a scalar field: its value, i64 or f64 by
 	 * bits. For field 0 of windows: @field = HR__STARTS, @at = k: where in the window the k-th document

@@ -355,7 +355,7 @@ static int get_cell(const struct indexed *x, uint64_t index, uint32_t field, str
 }
 
 int hr__indexed_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-		       struct hr__range *out)
+		       struct hr_range *out)
 {
 	struct hr__cell cell;
 	int rc = get_cell((const struct indexed *)ff, index, field, &cell);
@@ -364,7 +364,7 @@ int hr__indexed_locate(const struct hr__format_file *ff, uint64_t index, uint32_
 		return rc;
 	if (cell.kind != HR__CELL_RANGE)
 		return -EINVAL;
-	*out = (struct hr__range){cell.offset, cell.len};
+	*out = (struct hr_range){cell.offset, cell.len};
 	return cell.len > 0;
 }
 

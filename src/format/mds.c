@@ -321,7 +321,7 @@ static int read_head(const struct mds *m, uint64_t index, uint32_t len, uint32_t
 }
 
 static int mds_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-		      struct hr__range *out)
+		      struct hr_range *out)
 {
 	const struct mds *m = (const struct mds *)ff;
 	const struct hr__mds_layout *l = &m->layout;

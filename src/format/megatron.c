@@ -233,9 +233,9 @@ static int megatron_open(const struct hr__format_args *args, struct hr__format_f
 
 /* From its first sequence to its last. */
 static int locate_span(const struct megatron *m, uint64_t first, uint64_t last,
-		       struct hr__range *out)
+		       struct hr_range *out)
 {
-	struct hr__range end = {0, 0};
+	struct hr_range end = {0, 0};
 	int rc = hr__megatron_sequence(&m->index, first, out);
 
 	if (rc == 0)
@@ -248,13 +248,13 @@ static int locate_span(const struct megatron *m, uint64_t first, uint64_t last,
 }
 
 static int locate_sequences(const struct megatron *m, uint64_t s, uint64_t end,
-			    struct hr__range *out)
+			    struct hr_range *out)
 {
 	struct hr__megatron_ranges ranges = {.out = out, .max = m->ff.schema.ranges_max};
 	int rc = 0;
 
 	for (; rc == 0 && s < end; s++) {
-		struct hr__range sequence;
+		struct hr_range sequence;
 
 		rc = hr__megatron_sequence(&m->index, s, &sequence);
 		if (rc == 0)
@@ -263,7 +263,7 @@ static int locate_sequences(const struct megatron *m, uint64_t s, uint64_t end,
 	return rc < 0 ? rc : (int)ranges.n;
 }
 
-static int locate_document(const struct megatron *m, uint64_t d, struct hr__range *out)
+static int locate_document(const struct megatron *m, uint64_t d, struct hr_range *out)
 {
 	uint64_t s, end, bytes = 0;
 	int n = hr__megatron_document(&m->index, d, &s, &end);
@@ -287,7 +287,7 @@ static int locate_document(const struct megatron *m, uint64_t d, struct hr__rang
 }
 
 /* A window of a file with gaps: sequence after sequence, from the one that it begins in. */
-static int locate_runs(const struct megatron *m, uint64_t position, struct hr__range *out)
+static int locate_runs(const struct megatron *m, uint64_t position, struct hr_range *out)
 {
 	const struct hr__megatron_index *x = &m->index;
 	struct hr__megatron_ranges ranges = {.out = out, .max = m->ff.schema.ranges_max};
@@ -300,7 +300,7 @@ static int locate_runs(const struct megatron *m, uint64_t position, struct hr__r
 		skip = (position - skip) * x->element;
 	}
 	for (; rc == 0 && left > 0; s++) {
-		struct hr__range sequence;
+		struct hr_range sequence;
 
 		rc = hr__megatron_sequence(x, s, &sequence);
 		if (rc < 0)
@@ -316,7 +316,7 @@ static int locate_runs(const struct megatron *m, uint64_t position, struct hr__r
 }
 
 static int megatron_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-			   struct hr__range *out)
+			   struct hr_range *out)
 {
 	const struct megatron *m = (const struct megatron *)ff;
 

@@ -40,7 +40,7 @@ struct hr__megatron_index {
 
 /* Where ranges of one sample are collected: what follows the last one makes it longer. */
 struct hr__megatron_ranges {
-	struct hr__range *out;
+	struct hr_range *out;
 	uint32_t n, max;
 };
 
@@ -53,7 +53,7 @@ int hr__megatron_index_open(struct hr__megatron_index *x, const struct hr_source
 void hr__megatron_index_close(struct hr__megatron_index *x);
 
 /* Bytes of sequence @s in the data. Return: 0 or -code. */
-int hr__megatron_sequence(const struct hr__megatron_index *x, uint64_t s, struct hr__range *out);
+int hr__megatron_sequence(const struct hr__megatron_index *x, uint64_t s, struct hr_range *out);
 
 /* Sequences of document @d: first, and the one behind its last. Return: 0 or -code. */
 int hr__megatron_document(const struct hr__megatron_index *x, uint64_t d, uint64_t *first,
@@ -100,7 +100,7 @@ int hr__megatron_order_open(struct hr__megatron_order *o, const struct hr__forma
 
 /* Ranges of sample @number, in its order. Return: their number or -code. */
 int hr__megatron_order_locate(const struct hr__megatron_order *o, uint64_t number,
-			      struct hr__range *out);
+			      struct hr_range *out);
 
 /* Where in sample @number the @at-th sequence begins. Return: 0, -HR_E_END, -code. */
 int hr__megatron_order_start(const struct hr__megatron_order *o, uint64_t number, uint32_t at,

@@ -187,7 +187,7 @@ static struct scan *scan_begin(const struct hr__megatron_index *x)
 
 /* The next sequence. @out: its bytes. Return: 0, or -code with a sentence. */
 static int scan_sequence(const struct hr__megatron_index *x, struct scan *scan,
-			 struct hr__range *out)
+			 struct hr_range *out)
 {
 	uint64_t s = scan->sequence;
 	int64_t length = 0, pointer = 0;
@@ -224,7 +224,7 @@ static int scan_sequence(const struct hr__megatron_index *x, struct scan *scan,
 }
 
 /* Does this sequence begin another run of bytes? Empty ones lie nowhere. */
-static bool begins_run(struct scan *scan, const struct hr__range *sequence)
+static bool begins_run(struct scan *scan, const struct hr_range *sequence)
 {
 	bool begins = sequence->len && sequence->offset != scan->end_of_run;
 
@@ -244,7 +244,7 @@ static int scan_document(struct hr__megatron_index *x, struct scan *scan, uint64
 		x->one_each = false;
 	while (scan->sequence < end) {
 		uint64_t end_before = scan->end;
-		struct hr__range sequence;
+		struct hr_range sequence;
 		bool begins;
 		int rc;
 
@@ -369,7 +369,7 @@ static int changed(const struct hr__megatron_index *x, uint64_t s)
 			x->src->name, s);
 }
 
-int hr__megatron_sequence(const struct hr__megatron_index *x, uint64_t s, struct hr__range *out)
+int hr__megatron_sequence(const struct hr__megatron_index *x, uint64_t s, struct hr_range *out)
 {
 	uint8_t bytes[16];
 	uint64_t end = x->bin_bytes;
@@ -502,7 +502,7 @@ static int next_run(const struct hr__megatron_index *x, struct scan *scan, uint6
 {
 	while (scan->sequence < x->sequences) {
 		uint64_t before = scan->bytes;
-		struct hr__range sequence;
+		struct hr_range sequence;
 		int rc = scan_sequence(x, scan, &sequence);
 
 		if (rc < 0)
@@ -555,7 +555,7 @@ int hr__megatron_add(struct hr__megatron_ranges *ranges, uint64_t offset, uint64
 	if (len == 0)
 		return 0;
 	if (ranges->n) {
-		struct hr__range *last = &ranges->out[ranges->n - 1];
+		struct hr_range *last = &ranges->out[ranges->n - 1];
 
 		if (last->offset + last->len == offset) {
 			last->len += len;
@@ -567,6 +567,6 @@ int hr__megatron_add(struct hr__megatron_ranges *ranges, uint64_t offset, uint64
 				"a sample lies in more than %" PRIu32 " places, which it did not "
 				"when its index was opened; is that being written again?",
 				ranges->max);
-	ranges->out[ranges->n++] = (struct hr__range){offset, len};
+	ranges->out[ranges->n++] = (struct hr_range){offset, len};
 	return 0;
 }

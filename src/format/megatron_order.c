@@ -71,7 +71,7 @@ static int read_numbers(const struct hr__megatron_array *a, uint64_t at, uint32_
 static int walk_sequence(const struct hr__megatron_order *o, uint64_t s, int64_t from,
 			 int64_t count, struct walk *w)
 {
-	struct hr__range sequence;
+	struct hr_range sequence;
 	int64_t length;
 	int rc = hr__megatron_sequence(o->index, s, &sequence);
 
@@ -149,7 +149,7 @@ static int sample_of(const struct hr__megatron_order *o, uint64_t number, uint64
 }
 
 int hr__megatron_order_locate(const struct hr__megatron_order *o, uint64_t number,
-			      struct hr__range *out)
+			      struct hr_range *out)
 {
 	struct walk w = {.ranges = {.out = out, .max = o->ranges_max}};
 	uint64_t j;

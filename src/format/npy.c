@@ -293,7 +293,7 @@ static int npy_open(const struct hr__format_args *args, struct hr__format_file *
 }
 
 static int npy_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-		      struct hr__range *out)
+		      struct hr_range *out)
 {
 	const struct npy_file *f = (const struct npy_file *)ff;
 

@@ -211,7 +211,7 @@ static int rows_open(const struct hr__format_args *args, struct hr__format_file 
 }
 
 static int rows_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-		       struct hr__range *out)
+		       struct hr_range *out)
 {
 	const struct rows *r = (const struct rows *)ff;
 

@@ -201,7 +201,7 @@ static int tokens_open(const struct hr__format_args *args, struct hr__format_fil
 }
 
 static int tokens_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-			 struct hr__range *out)
+			 struct hr_range *out)
 {
 	const struct tokens *t = (const struct tokens *)ff;
 

@@ -148,7 +148,7 @@ static int place_value(struct hr__assembler *a, const struct row *row,
 	return rc;
 }
 
-static uint64_t sum_ranges(const struct hr__range *ranges, int n)
+static uint64_t sum_ranges(const struct hr_range *ranges, int n)
 {
 	uint64_t sum = 0;
 

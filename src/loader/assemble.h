@@ -31,7 +31,7 @@ struct hr__assembler {
 	const struct hr__layout *layout;
 	const struct hr_dataset *ds;
 	int64_t padding;
-	struct hr__range *ranges; /* of one value */
+	struct hr_range *ranges; /* of one value */
 	/* a group has the pieces of one file and one conversion: a chain in the order of rows */
 	uint32_t *group_of; /* per file and conversion: its number in this batch, or NO_GROUP */
 	struct group *groups;

@@ -423,10 +423,10 @@ static int check_place(const struct hr_dataset *ds, uint64_t index, uint32_t fie
 int hr_dataset_locate(const struct hr_dataset *ds, uint64_t index, uint32_t field,
 		      struct hr_file **file, struct hr_range *out, uint32_t max)
 {
-	uint32_t most = hr__dataset_ranges_max(ds);
 	const struct hr__part *part;
-	struct hr__range *ranges;
+	struct hr_range *ranges = out;
 	struct hr__place place;
+	uint64_t most;
 	int rc = check_place(ds, index, field);
 
 	if (rc < 0)
@@ -434,19 +434,23 @@ int hr_dataset_locate(const struct hr_dataset *ds, uint64_t index, uint32_t fiel
 	if (ds->fields[field].kind == HR_FIELD_SCALAR)
 		return hr__fail(EINVAL, "field %s: a scalar lies in no file of samples",
 				ds->fields[field].name);
-	ranges = malloc(most * sizeof(*ranges));
-	if (!ranges)
-		return hr__fail(ENOMEM, "sample %" PRIu64 ": no memory for its ranges", index);
 	hr__dataset_find(ds, index, &place);
 	part = ds->parts[place.part];
 	*file = part->file;
+	most = hr__max(1, part->ff->schema.ranges_max);
+	if (most > max) /* formats may write as many */
+		ranges = malloc(most * sizeof(*ranges));
+	if (!ranges)
+		return hr__fail(ENOMEM, "sample %" PRIu64 ": no memory for its ranges", index);
 	rc = hr__part_locate(part, place.index, field, ranges);
 	if (rc > 0 && (uint32_t)rc > max)
 		rc = hr__fail(ENOSPC, "sample %" PRIu64 ": has %d ranges, room is for %" PRIu32,
 			      index, rc, max);
-	for (int i = 0; i < rc; i++)
-		out[i] = (struct hr_range){ranges[i].offset, ranges[i].len};
-	free(ranges);
+	if (ranges != out) {
+		if (rc > 0)
+			memcpy(out, ranges, (size_t)rc * sizeof(*ranges));
+		free(ranges);
+	}
 	return rc;
 }
 

@@ -69,7 +69,7 @@ void hr__dataset_find(const struct hr_dataset *ds, uint64_t id, struct hr__place
 
 /* hr__part_locate() - as the format's locate(), by the dataset's number of a field. */
 static inline int hr__part_locate(const struct hr__part *part, uint64_t index, uint32_t field,
-				  struct hr__range *out)
+				  struct hr_range *out)
 {
 	return part->ff->ops->locate(part->ff, index, part->fields[field], out);
 }

@@ -121,7 +121,7 @@ static inline void format_check_sample(const struct hr__format_file *ff, uint64_
 {
 	const struct hr__schema *schema = &ff->schema;
 	uint32_t most = schema->ranges_max ? schema->ranges_max : 1;
-	struct hr__range *ranges = malloc(most * sizeof(*ranges));
+	struct hr_range *ranges = malloc(most * sizeof(*ranges));
 
 	for (uint32_t k = 0; k < schema->n_fields; k++) {
 		const struct hr_field *field = &schema->fields[k].face;

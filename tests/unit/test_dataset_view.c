@@ -352,10 +352,10 @@ static void repeats(void **state)
 
 /* A format whose sample i lies at 10 i. */
 static int fake_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-		       struct hr__range *out)
+		       struct hr_range *out)
 {
 	assert_true(index < ff->schema.count);
-	*out = (struct hr__range){index * 10, field};
+	*out = (struct hr_range){index * 10, field};
 	return 1;
 }
 

@@ -177,7 +177,7 @@ static void expect_refusal(const struct made *m, int code, const char *word)
 static void expect_range(const struct hr__format_file *ff, uint64_t i, uint32_t field,
 			 uint64_t offset, uint64_t len)
 {
-	struct hr__range range = {UINT64_MAX, UINT64_MAX};
+	struct hr_range range = {UINT64_MAX, UINT64_MAX};
 	int n = ff->ops->locate(ff, i, field, &range);
 
 	assert_int_equal(n, len > 0);
@@ -220,7 +220,7 @@ static void rows_of_streams_and_files(void **state)
 {
 	struct format_bytes all = {.n_files = 0};
 	struct hr__format_file *ff;
-	struct hr__range range;
+	struct hr_range range;
 	struct made m;
 
 	make_stream(&m, &whole);

@@ -80,7 +80,7 @@ static struct hr__format_file *open_shard(struct format_bytes *all, const struct
 static void expect_range(const struct hr__format_file *ff, uint64_t i, uint32_t field,
 			 uint64_t offset, uint64_t len)
 {
-	struct hr__range range = {UINT64_MAX, UINT64_MAX};
+	struct hr_range range = {UINT64_MAX, UINT64_MAX};
 	int n = ff->ops->locate(ff, i, field, &range);
 
 	assert_int_equal(n, len > 0);
@@ -154,7 +154,7 @@ static void several_variable_columns(void **state)
 	static const uint32_t heads[][2] = {{3, 4}, {0, 0}, {0, 7}};
 	struct hr_dataset_options opts = {0};
 	struct format_bytes all = {.n_files = 0};
-	struct hr__range range;
+	struct hr_range range;
 	struct shard s;
 	struct hr__format_file *ff;
 

@@ -76,7 +76,7 @@ static void expect_refusal(const struct made *m, const struct hr_dataset_options
 }
 
 /* Ranges that are not merged with what follows would be two. */
-static void check_ranges(const struct hr__range *ranges, int n, const uint64_t *tokens,
+static void check_ranges(const struct hr_range *ranges, int n, const uint64_t *tokens,
 			 uint64_t count, uint32_t element)
 {
 	uint64_t k = 0;
@@ -114,7 +114,7 @@ static void check_windows(const struct made *m, uint32_t seq_len, uint64_t strid
 	struct hr__format_file *ff = expect_open(m, &all, &idx, &opts);
 	uint64_t tokens = list_tokens(m), step = stride ? stride : seq_len;
 	uint32_t most = ff->schema.ranges_max ? ff->schema.ranges_max : 1, seen = 0;
-	struct hr__range *ranges = calloc(most, sizeof(*ranges));
+	struct hr_range *ranges = calloc(most, sizeof(*ranges));
 
 	assert_true(ff->schema.windows);
 	assert_int_equal(ff->schema.count, (tokens - seq_len - 1) / step + 1);
@@ -144,7 +144,7 @@ static void check_documents(const struct made *m)
 	static struct blob idx;
 	struct hr__format_file *ff = expect_open(m, &all, &idx, &opts);
 	const struct hr__sizes *sizes = ff->schema.fields[0].sizes;
-	struct hr__range *ranges = calloc(ff->schema.ranges_max, sizeof(*ranges));
+	struct hr_range *ranges = calloc(ff->schema.ranges_max, sizeof(*ranges));
 	uint64_t tokens = list_tokens(m), at = 0, longest = 0;
 	uint32_t seen = 0;
 
@@ -297,7 +297,7 @@ static void large_files(void **state)
 	static struct blob idx;
 	static struct made m;
 	struct hr__format_file *ff;
-	struct hr__range range;
+	struct hr_range range;
 
 	make_plain(&m, (const int32_t[]){INT32_MAX, INT32_MAX, INT32_MAX}, 3);
 	ff = expect_open(&m, &all, &idx, &opts);

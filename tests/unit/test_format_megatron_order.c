@@ -138,7 +138,7 @@ static void check_sample(const struct hr__format_file *ff, const struct made *m,
 	static uint64_t at[1000];
 	static bool begins[1000];
 	uint64_t n = list_sample(m, o, k, at, begins), token = 0, start;
-	struct hr__range *ranges = calloc(ff->schema.ranges_max, sizeof(*ranges));
+	struct hr_range *ranges = calloc(ff->schema.ranges_max, sizeof(*ranges));
 	int found = ff->ops->locate(ff, k, 0, ranges);
 	uint32_t starts = 0;
 
@@ -197,7 +197,7 @@ static void by_hand(void **state)
 	};
 	static struct made m;
 	struct format_bytes all = {.n_files = 0};
-	struct hr__range ranges[3] = {{0, 0}};
+	struct hr_range ranges[3] = {{0, 0}};
 	struct hr__format_file *ff;
 
 	make_plain(&m, lengths, 3);
@@ -262,7 +262,7 @@ static void short_last_sample(void **state)
 	static struct order o;
 	struct format_bytes all = {.n_files = 0};
 	struct hr__format_file *ff;
-	struct hr__range ranges[16];
+	struct hr_range ranges[16];
 
 	make_plain(&m, some_lengths, SOME);
 	make_order(&o, &m, 10, 1);

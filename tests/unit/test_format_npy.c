@@ -98,7 +98,7 @@ static void refuse_dict(const char *dict, size_t data, int code, const char *wor
 static void check_row(const struct hr__format_file *ff, uint64_t index, uint32_t field,
 		      uint64_t offset, uint64_t len)
 {
-	struct hr__range range = {UINT64_MAX, UINT64_MAX};
+	struct hr_range range = {UINT64_MAX, UINT64_MAX};
 
 	assert_int_equal(ff->ops->locate(ff, index, field, &range), 1);
 	assert_int_equal(range.offset, offset);

@@ -77,7 +77,7 @@ static void expect_refusal(const struct made *m, const struct hr_dataset_options
 static void rows_of_tensors(void **state)
 {
 	struct hr__format_file *ff;
-	struct hr__range range;
+	struct hr_range range;
 	struct made m;
 
 	make(&m, ROWS, 81);

@@ -79,7 +79,7 @@ static uint32_t field(const struct indexed_bytes *x, const char *name)
 static void check_value(const struct indexed_bytes *x, const struct tar_bytes *t, uint64_t i,
 			const char *name, const char *text)
 {
-	struct hr__range range;
+	struct hr_range range;
 	int n = hr__format_tar.locate(x->ff, i, field(x, name), &range);
 
 	assert_int_equal(n, *text != '\0');
@@ -107,7 +107,7 @@ static void expect_notes(const struct indexed_bytes *x, const char *word)
 static void expect_bad(const struct indexed_bytes *x, uint64_t row, const char *word)
 {
 	const struct hr__schema *schema = &x->ff->schema;
-	struct hr__range range;
+	struct hr_range range;
 	bool found = false;
 
 	for (uint64_t i = 0; i < schema->n_bad; i++)

@@ -75,7 +75,7 @@ static const struct hr_field *face(const struct indexed_bytes *x, const char *na
 static void check_value(const struct indexed_bytes *x, const struct record_bytes *r, uint64_t i,
 			const char *name, const void *bytes, uint64_t len)
 {
-	struct hr__range range = {0, 0};
+	struct hr_range range = {0, 0};
 	uint32_t k;
 
 	face(x, name, &k);
@@ -108,7 +108,7 @@ static const char *note_of(const struct indexed_bytes *x, const char *name)
 static void expect_bad(const struct indexed_bytes *x, uint64_t row, const char *word)
 {
 	const struct hr__schema *schema = &x->ff->schema;
-	struct hr__range range;
+	struct hr_range range;
 
 	assert_int_equal(schema->n_bad, 1);
 	assert_int_equal(schema->bad[0], row);

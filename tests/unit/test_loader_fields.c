@@ -46,7 +46,7 @@ static uint64_t words_len(uint64_t i)
 }
 
 static int cells_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-			struct hr__range *out)
+			struct hr_range *out)
 {
 	uint64_t at = index * SAMPLE_BYTES;
 
@@ -58,17 +58,17 @@ static int cells_locate(const struct hr__format_file *ff, uint64_t index, uint32
 				(unsigned long long)index);
 	switch (field) {
 	case BOX: /* 12 bytes, in two places */
-		out[0] = (struct hr__range){at + 1, 4};
-		out[1] = (struct hr__range){at + 50, 8};
+		out[0] = (struct hr_range){at + 1, 4};
+		out[1] = (struct hr_range){at + 50, 8};
 		return 2;
 	case BLOB:
-		out[0] = (struct hr__range){at + 64, blob_len(index)};
+		out[0] = (struct hr_range){at + 64, blob_len(index)};
 		return blob_len(index) ? 1 : 0;
 	case WORDS:
-		out[0] = (struct hr__range){at + 131, words_len(index) * 2};
+		out[0] = (struct hr_range){at + 131, words_len(index) * 2};
 		return 1;
 	case ONE:
-		out[0] = (struct hr__range){at + 200, 4};
+		out[0] = (struct hr_range){at + 200, 4};
 		return 1;
 	default:
 		fail();
@@ -86,9 +86,9 @@ static int cells_value(const struct hr__format_file *ff, uint64_t index, uint32_
 
 /* Windows of SEQ_LEN + 1 u16 tokens; documents of 7 tokens each, the first one begun 3 tokens before. */
 static int windows_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-			  struct hr__range *out)
+			  struct hr_range *out)
 {
-	out[0] = (struct hr__range){index * SAMPLE_BYTES, (SEQ_LEN + 1) * 2};
+	out[0] = (struct hr_range){index * SAMPLE_BYTES, (SEQ_LEN + 1) * 2};
 	return 1;
 }
 

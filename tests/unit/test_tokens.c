@@ -85,7 +85,7 @@ static void check_windows(const struct hr__format_file *ff, uint64_t data_off, u
 			  uint64_t ntok, uint64_t window, uint64_t stride)
 {
 	uint64_t count = ff->schema.count;
-	struct hr__range range;
+	struct hr_range range;
 
 	assert_true(ff->schema.windows);
 	assert_int_equal(ff->schema.fields[0].face.shape[0], window);

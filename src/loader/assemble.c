@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/fail.h"
 #include "base/util.h"
@@ -130,7 +129,7 @@ static uint64_t memory_bytes(const struct hr__column *column, uint64_t bytes)
 
 /*
  * The ranges of one value as pieces, from @dst of the slot's buffer on. @limit: bytes of the file that are
- * wanted. Return: 0 or -code, and the bytes in *@taken.
+ * wanted. Return: 0 or -code.
  */
 static int place_value(struct hr__assembler *a, const struct row *row,
 		       const struct hr__column *column, int n, uint64_t dst, uint64_t limit)
@@ -181,19 +180,15 @@ static int wrong_length(const struct hr__assembler *a, uint32_t k, const struct 
 			a->layout->columns[k].file_bytes);
 }
 
-static int fill_pad(struct hr__assembler *a, uint32_t k, const struct row *row,
-		    const struct hr__target *target)
+/* What is behind the value of a padded row, where the CPU may write it. */
+static void fill_pad(const struct hr__assembler *a, uint32_t k, const struct row *row,
+		     const struct hr__target *target)
 {
-	const struct hr__column *column = &a->layout->columns[k];
-	unsigned char element[8];
-	uint32_t size = hr__layout_padding(column, a->padding, element);
 	struct hr__pad pad;
 
-	if (!target->host || !hr__assemble_pad(a->layout, target->side, k, row->number, &pad))
-		return 0;
-	for (uint64_t at = 0; at < pad.len; at += size)
-		memcpy(target->host + pad.offset + at, element, size);
-	return 0;
+	if (target->host && hr__assemble_pad(a->layout, target->side, k, row->number, &pad))
+		hr__layout_pad(&a->layout->columns[k], a->padding, target->host + pad.offset,
+			       pad.len);
 }
 
 /* A value that is read. */

@@ -155,8 +155,6 @@ static int plan_column(struct hr__layout *layout, const struct hr_dataset *ds, u
 				"ragged batches, or use smaller ones",
 				ds->fields[k].name, opts->batch_size);
 	layout->batch_bytes = column->offset + column->room;
-	if (column->kind == HR__COLUMN_PADDED)
-		layout->pad_bytes = hr__max(layout->pad_bytes, column->row_bytes);
 	return 0;
 }
 
@@ -434,7 +432,8 @@ void hr__layout_tensors(const struct hr__layout *layout, char *base, const char 
 	}
 }
 
-uint32_t hr__layout_padding(const struct hr__column *column, int64_t value, void *out)
+/* One element of padding, into @out[8]. Return: its bytes. */
+static uint32_t padding(const struct hr__column *column, int64_t value, void *out)
 {
 	double wide = (double)value;
 	uint32_t size = hr_dtype_size(column->out);
@@ -455,4 +454,13 @@ uint32_t hr__layout_padding(const struct hr__column *column, int64_t value, void
 		memcpy(out, &value, size); /* little-endian: the low bytes */
 	}
 	return size;
+}
+
+void hr__layout_pad(const struct hr__column *column, int64_t value, void *dst, uint64_t len)
+{
+	unsigned char element[8];
+	uint32_t size = padding(column, value, element);
+
+	for (uint64_t at = 0; at < len; at += size)
+		memcpy((char *)dst + at, element, size);
 }

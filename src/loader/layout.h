@@ -53,7 +53,6 @@ struct hr__layout {
 	uint64_t side_bytes;
 	uint64_t batch_bytes; /* of a slot that are used */
 	uint64_t slot_bytes;  /* distance of slots */
-	uint64_t pad_bytes;   /* of a row of padding that the device copies from, 0 if none */
 	uint32_t ios_max; /* requests of one batch: one per file and conversion that it touches */
 	uint64_t pieces;  /* of a usual batch */
 	/* packed windows: */
@@ -79,7 +78,7 @@ void hr__layout_fini(struct hr__layout *layout);
 void hr__layout_tensors(const struct hr__layout *layout, char *base, const char *side,
 			struct hr_tensor *tensors);
 
-/* One element of padding for @column, into @out[8]. Return: its bytes. */
-uint32_t hr__layout_padding(const struct hr__column *column, int64_t value, void *out);
+/* Fill @len bytes, whole elements of @column in memory, with padding of @value. */
+void hr__layout_pad(const struct hr__column *column, int64_t value, void *dst, uint64_t len);
 
 #endif

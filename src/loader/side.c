@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/fail.h"
@@ -39,13 +38,10 @@ static int fill_pads(struct hr__side *side, const struct hr__layout *layout, int
 	rc = hr_buffer_alloc(side->dev, len, &side->pad_buffer);
 	for (uint32_t k = 0; rc == 0 && k < layout->n_columns; k++) {
 		const struct hr__column *column = &layout->columns[k];
-		unsigned char element[8];
-		uint32_t size = hr__layout_padding(column, padding, element);
 
-		if (column->kind != HR__COLUMN_PADDED)
-			continue;
-		for (uint64_t at = 0; at < column->row_bytes; at += size)
-			memcpy(image + pad_at(layout, k) + at, element, size);
+		if (column->kind == HR__COLUMN_PADDED)
+			hr__layout_pad(column, padding, image + pad_at(layout, k),
+				       column->row_bytes);
 	}
 	if (rc == 0)
 		rc = hr_buffer_copy_in(side->pad_buffer, 0, image, len);
@@ -77,7 +73,7 @@ int hr__side_open(struct hr__side *side, struct hr_device *dev, const struct hr_
 		side->base = NULL;
 		return rc;
 	}
-	return layout->pad_bytes ? fill_pads(side, layout, padding) : 0;
+	return pad_at(layout, layout->n_columns) ? fill_pads(side, layout, padding) : 0;
 }
 
 void hr__side_close(struct hr__side *side)

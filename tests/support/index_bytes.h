@@ -131,6 +131,29 @@ static inline int indexed_bytes_open(struct indexed_bytes *x, const struct hr__f
 	return ops->open(&args, &x->ff);
 }
 
+/* The same of a file @name of @len bytes, into a fresh @x. Its sentence is the open's own. */
+static inline int indexed_bytes_start(struct indexed_bytes *x, const char *name, const void *bytes,
+				      uint64_t len, const struct hr__format_ops *ops,
+				      const struct hr_dataset_options *opts)
+{
+	*x = (struct indexed_bytes){.all = {.n_files = 0}};
+	format_bytes_add(&x->all, name, bytes, len, len);
+	hr__fail_set(EIO, "");
+	return indexed_bytes_open(x, ops, opts);
+}
+
+/* The number of a field that must be there. */
+static inline uint32_t indexed_bytes_field(const struct indexed_bytes *x, const char *name)
+{
+	const struct hr__schema *schema = &x->ff->schema;
+	uint32_t k = 0;
+
+	while (k < schema->n_fields && strcmp(schema->fields[k].face.name, name) != 0)
+		k++;
+	format_require(k < schema->n_fields, name);
+	return k;
+}
+
 /* As format_bytes_try(), for what is scanned first. */
 static inline int indexed_bytes_try(struct format_bytes *all, const struct hr__format_ops *ops,
 				    const struct hr_dataset_options *opts)

@@ -29,10 +29,7 @@ static void add_file(struct tar_bytes *t, const char *name, const char *text)
 static int open_tar(struct indexed_bytes *x, const struct tar_bytes *t,
 		    const struct hr_dataset_options *opts)
 {
-	*x = (struct indexed_bytes){.all = {.n_files = 0}};
-	format_bytes_add(&x->all, "data.tar", t->bytes, t->len, t->len);
-	hr__fail_set(EIO, "");
-	return indexed_bytes_open(x, &hr__format_tar, opts);
+	return indexed_bytes_start(x, "data.tar", t->bytes, t->len, &hr__format_tar, opts);
 }
 
 static void done(struct indexed_bytes *x, struct tar_bytes *t)
@@ -64,23 +61,11 @@ static void expect_refusal(struct tar_bytes *t, const struct hr_dataset_options 
 	done(&x, t);
 }
 
-static uint32_t field(const struct indexed_bytes *x, const char *name)
-{
-	const struct hr__schema *schema = &x->ff->schema;
-
-	for (uint32_t k = 0; k < schema->n_fields; k++) {
-		if (strcmp(schema->fields[k].face.name, name) == 0)
-			return k;
-	}
-	fail_msg("there is no field %s", name);
-	return 0;
-}
-
 static void check_value(const struct indexed_bytes *x, const struct tar_bytes *t, uint64_t i,
 			const char *name, const char *text)
 {
 	struct hr_range range;
-	int n = hr__format_tar.locate(x->ff, i, field(x, name), &range);
+	int n = hr__format_tar.locate(x->ff, i, indexed_bytes_field(x, name), &range);
 
 	assert_int_equal(n, *text != '\0');
 	if (!n)
@@ -94,7 +79,7 @@ static void expect_int(const struct indexed_bytes *x, uint64_t i, const char *na
 {
 	uint64_t got;
 
-	assert_int_equal(hr__format_tar.value(x->ff, i, field(x, name), 0, &got), 0);
+	assert_int_equal(hr__format_tar.value(x->ff, i, indexed_bytes_field(x, name), 0, &got), 0);
 	assert_int_equal((int64_t)got, value);
 }
 
@@ -138,12 +123,16 @@ static void members_become_samples(void **state)
 	expect_open(&x, &t, &all_fields, 3);
 	assert_int_equal(x.ff->schema.n_fields, 4);
 	assert_int_equal(x.ff->schema.n_bad, 0);
-	assert_int_equal(x.ff->schema.fields[field(&x, "jpg")].face.kind, HR_FIELD_RAGGED);
-	assert_int_equal(x.ff->schema.fields[field(&x, "jpg")].face.bytes, 12);
-	assert_int_equal(x.ff->schema.fields[field(&x, "seg.png")].face.kind, HR_FIELD_FIXED);
-	assert_int_equal(x.ff->schema.fields[field(&x, "seg.png")].face.shape[0], 8);
-	assert_int_equal(x.ff->schema.fields[field(&x, "cls.int")].face.kind, HR_FIELD_SCALAR);
-	assert_int_equal(x.ff->schema.fields[field(&x, "cls.int")].face.dtype, HR_DTYPE_I64);
+	assert_int_equal(x.ff->schema.fields[indexed_bytes_field(&x, "jpg")].face.kind,
+			 HR_FIELD_RAGGED);
+	assert_int_equal(x.ff->schema.fields[indexed_bytes_field(&x, "jpg")].face.bytes, 12);
+	assert_int_equal(x.ff->schema.fields[indexed_bytes_field(&x, "seg.png")].face.kind,
+			 HR_FIELD_FIXED);
+	assert_int_equal(x.ff->schema.fields[indexed_bytes_field(&x, "seg.png")].face.shape[0], 8);
+	assert_int_equal(x.ff->schema.fields[indexed_bytes_field(&x, "cls.int")].face.kind,
+			 HR_FIELD_SCALAR);
+	assert_int_equal(x.ff->schema.fields[indexed_bytes_field(&x, "cls.int")].face.dtype,
+			 HR_DTYPE_I64);
 	check_value(&x, &t, 0, "jpg", "first");
 	check_value(&x, &t, 0, "seg.png", "12345678");
 	check_value(&x, &t, 1, "jpg", "second image");

@@ -24,10 +24,8 @@ static const struct hr_dataset_options all_fields;
 static int open_records(struct indexed_bytes *x, const struct record_bytes *r,
 			const struct hr_dataset_options *opts)
 {
-	*x = (struct indexed_bytes){.all = {.n_files = 0}};
-	format_bytes_add(&x->all, "data.tfrecord", r->bytes, r->len, r->len);
-	hr__fail_set(EIO, "");
-	return indexed_bytes_open(x, &hr__format_tfrecord, opts);
+	return indexed_bytes_start(x, "data.tfrecord", r->bytes, r->len, &hr__format_tfrecord,
+				   opts);
 }
 
 static void done(struct indexed_bytes *x, struct record_bytes *r)
@@ -62,14 +60,8 @@ static void expect_refusal(struct record_bytes *r, const struct hr_dataset_optio
 
 static const struct hr_field *face(const struct indexed_bytes *x, const char *name, uint32_t *k)
 {
-	const struct hr__schema *schema = &x->ff->schema;
-
-	for (*k = 0; *k < schema->n_fields; ++*k) {
-		if (strcmp(schema->fields[*k].face.name, name) == 0)
-			return &schema->fields[*k].face;
-	}
-	fail_msg("there is no field %s", name);
-	return NULL;
+	*k = indexed_bytes_field(x, name);
+	return &x->ff->schema.fields[*k].face;
 }
 
 static void check_value(const struct indexed_bytes *x, const struct record_bytes *r, uint64_t i,

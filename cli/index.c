@@ -36,8 +36,8 @@ static const struct cli_usage usage = {
 	.summary = "Makes the side indexes of datasets that do not say where their samples lie.",
 	.detail = "DATA is a file or a folder: tar (WebDataset) and TFRecord need an index, other "
 		  "formats do not.\nOf TFRecord every byte is compared with its checksum on the "
-		  "way. An index is good as long as the\nsize and the time of its file are the "
-		  "same.",
+		  "way. An index is good as long as the\nsize, the time and the first 4 KiB of "
+		  "its file are the same.",
 	.options = options,
 	.n_options = CLI_ARRAY_LEN(options),
 	.min_operands = 1,

@@ -538,9 +538,9 @@ static int check_first(struct scan *s)
 	int rc;
 
 	rc = hr__format_some(s->src);
-	if (rc == 0)
-		rc = hr__peek(&s->peek, 0, (size_t)hr__min(size, HR__FORMAT_HEAD_BYTES), AHEAD,
-			      &head);
+	if (rc < 0)
+		return rc;
+	rc = hr__peek(&s->peek, 0, (size_t)hr__min(size, HR__FORMAT_HEAD_BYTES), AHEAD, &head);
 	if (rc < 0)
 		return rc;
 	wrong = size < HR__TAR_BLOCK ? "it is shorter than one" : hr__tar_parse(head, &h);

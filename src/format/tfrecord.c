@@ -217,8 +217,9 @@ static int check_first(struct scan *s)
 	int rc;
 
 	rc = hr__format_some(s->src);
-	if (rc == 0)
-		rc = hr__peek(&s->peek, 0, len, ROOM, &head);
+	if (rc < 0)
+		return rc;
+	rc = hr__peek(&s->peek, 0, len, ROOM, &head);
 	if (rc < 0)
 		return rc;
 	if (len >= HEAD_BYTES && good_head(head))

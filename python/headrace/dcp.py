@@ -61,6 +61,22 @@ def _read_metadata(folder, trust=False):
         return (pickle.Unpickler if trust else _Unpickler)(f).load()
 
 
+class _Unreadable(Metadata):
+    """In the place of metadata that cannot be read: whoever looks into it hears why. PyTorch tries several
+    ways to the metadata and drops what they raise; the last it would say is that there is none."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def __getattribute__(self, name):
+        if name in _FIELDS:
+            raise object.__getattribute__(self, "_error")
+        return object.__getattribute__(self, name)
+
+
+_FIELDS = {field.name for field in dataclasses.fields(Metadata)}
+
+
 def _files(folder):
     """The files of ours that the metadata of a folder names."""
     try:
@@ -178,9 +194,13 @@ class HeadraceReader(_Folder, StorageReader):
         self._places = {}
 
     def read_metadata(self, *args, **kwargs):
-        metadata = _read_metadata(self.path, self._trust)
-        if not isinstance(metadata, Metadata):
-            raise ValueError(f"{self.path}/{_METADATA}: is no metadata of a checkpoint")
+        """What is wrong with it is raised when something of it is looked at."""
+        try:
+            metadata = _read_metadata(self.path, self._trust)
+            if not isinstance(metadata, Metadata):
+                raise ValueError(f"{self.path}/{_METADATA}: is no metadata of a checkpoint")
+        except Exception as error:  # noqa: B902 - whatever unpickling comes to
+            return _Unreadable(error)
         return metadata
 
     def set_up_storage_reader(self, metadata, is_coordinator, *args, **kwargs):

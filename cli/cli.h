@@ -221,6 +221,9 @@ static inline double cli_per(double amount, double unit)
 	return unit > 0 ? amount / unit : 0;
 }
 
+/* Threads that copy out of the page cache: more do not fill a link of PCIe 5.0 any better. */
+#define CLI_COPYING_THREADS 12u
+
 /* cli_cpus() - processors this process may use, 1.. */
 uint32_t cli_cpus(void);
 

@@ -18,7 +18,6 @@
 
 #define COMPARE_BYTES (1u << 20)
 #define REAP_NS 1000000000ull
-#define THREADS_DEFAULT 12u /* more do not fill a link of PCIe 5.0 any better */
 
 struct settings {
 	struct cli_common common;
@@ -35,7 +34,7 @@ struct settings {
 static const struct cli_option options[] = {
 	OPT("chunk", CLI_SIZE, chunk, "SIZE", "bytes of one read and write (default 4M)", 4096,
 	    1 << 30),
-	OPT("depth", CLI_NUMBER, depth, "N", "chunks in flight (default 8)", 1, 1024),
+	OPT("depth", CLI_NUMBER, depth, "N", "chunks in flight (default 16)", 1, 1024),
 	OPT("threads", CLI_NUMBER, threads, "N",
 	    "threads that copy hot data, 0 for none (default: processors, up to 12)", 0, 256),
 	OPT("path", CLI_CHOICE, path, "auto|host|bounce|p2p", "force one path (default auto)", 0,
@@ -444,8 +443,8 @@ int cli_verb_cp(int argc, char **argv)
 	struct settings set = {.path = "auto",
 			       .cache = "auto",
 			       .chunk = 4 << 20,
-			       .depth = 8,
-			       .threads = cli_min(cli_cpus(), THREADS_DEFAULT)};
+			       .depth = 16,
+			       .threads = cli_min(cli_cpus(), CLI_COPYING_THREADS)};
 	struct job *job;
 	int first, code = cli_parse(&usage, argc, argv, &set, &first);
 

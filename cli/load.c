@@ -45,7 +45,7 @@ static const struct cli_option options[] = {
 	OPT("list", CLI_FLAG, list, NULL, "print the tensors and load nothing", 0, 0),
 	OPT("save", CLI_TEXT, save, "FILE", "write what was loaded to a new safetensors file", 0,
 	    0),
-	OPT("threads", CLI_NUMBER, threads, "N", "of the engine (default: processors, at most 8)",
+	OPT("threads", CLI_NUMBER, threads, "N", "of the engine (default: processors, at most 12)",
 	    0, 256),
 	OPT("depth", CLI_NUMBER, depth, "N", "requests in flight (default 128)", 1, 4096),
 	OPT("staging", CLI_SIZE, staging, "SIZE", "ring of host memory", 256 << 10, 16ull << 30),
@@ -500,7 +500,7 @@ static int close_job(struct job *job, int code)
 int cli_verb_load(int argc, char **argv)
 {
 	uint64_t cpus = cli_cpus();
-	struct settings set = {.path = "auto", .cache = "auto", .threads = cli_min(cpus, 8)};
+	struct settings set = {.path = "auto", .cache = "auto", .threads = cli_min(cpus, CLI_COPYING_THREADS)};
 	struct job job = {.set = &set};
 	int first, code = cli_parse(&usage, argc, argv, &set, &first);
 

@@ -8,7 +8,7 @@ import threading
 
 from . import _core
 
-_THREADS_MAX = 8
+_THREADS_MAX = 12  # more do not fill a link of PCIe 5.0 any better
 _local = threading.local()
 _devices: dict = {}
 _devices_lock = threading.Lock()
@@ -17,7 +17,7 @@ quarantine: list = []
 
 
 def threads():
-    """Threads of an engine: processors that this process may use, at most 8."""
+    """Threads of an engine: processors that this process may use, at most 12."""
     return min(len(os.sched_getaffinity(0)), _THREADS_MAX)
 
 

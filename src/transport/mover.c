@@ -5,16 +5,20 @@
  */
 #include <errno.h>
 
+#include "transport/ioq.h"
 #include "transport/mover.h"
 
 #define LARGE_SEGMENT (128u << 10) /* worth a copy of its own */
 #define LISTS_ENOUGH 2u            /* one that moves and one that follows without a gap */
+#define SMALL_LIST (64u << 10)     /* moves in less time than it takes to call for it */
+#define COMPANY_COMES 16u          /* with so many on their way the next is here in no time */
 #define LIST_BYTES (4u << 20)      /* as much is worth a list of its own in any case */
 
 int hr__mover_open(struct hr__mover *m, const struct hr__transport_env *env, uint64_t waiting_max)
 {
 	m->stats = env->stats;
 	m->gathered = env->gathered;
+	m->ioq = env->ioq;
 	m->at_once = env->dev->caps & HR__MEM_CAP_HOST_VISIBLE;
 	m->waiting_max = waiting_max;
 	return env->dev->ops->lane_open(env->dev, NULL, &m->lane);
@@ -148,7 +152,10 @@ void hr__mover_in(struct hr__mover *m, struct hr__seg *seg)
 		hr__seg_list_add(&m->moved, seg);
 		return;
 	}
-	hr__seg_list_add(&m->waiting, seg);
+	if (seg->plan.len >= LARGE_SEGMENT && !seg->list_io)
+		hr__seg_list_insert(&m->waiting, seg);
+	else
+		hr__seg_list_add(&m->waiting, seg);
 	m->waiting_bytes += seg->plan.len;
 	if (seg->plan.len >= LARGE_SEGMENT || m->waiting_bytes >= m->waiting_max)
 		m->flush = true;
@@ -196,7 +203,10 @@ void hr__mover_start(struct hr__mover *m)
 
 static bool is_worth_a_list(const struct hr__mover *m)
 {
-	return m->n_lists < LISTS_ENOUGH || m->waiting_bytes >= LIST_BYTES ||
+	bool small = m->waiting_bytes < SMALL_LIST && m->ioq->in_flight >= COMPANY_COMES;
+	uint32_t enough = small ? 1 : LISTS_ENOUGH;
+
+	return m->n_lists < enough || m->waiting_bytes >= LIST_BYTES ||
 	       m->waiting_bytes >= m->waiting_max;
 }
 

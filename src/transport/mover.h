@@ -6,7 +6,10 @@
  * A read that is in host memory waits until moving it pays: when some request of the engine is whole
  * in host memory, when a large segment came, when much is waiting, or when nothing else can happen.
  * Then everything that waits goes to the device in one list, so that a batch of small samples costs
- * one launch. While the lane has two lists, one more would only come with calls and gaps of its own.
+ * one launch. While the lane has two lists, one more would only come with calls and gaps of its own;
+ * of small ones one is enough, if more are on their way. Large segments wait in the order of their
+ * addresses, whatever order they came in: those that lie side by side become one copy, and fewer
+ * copies leave fewer gaps on the bus.
  * A lane that copies on the CPU moves each segment at once, while it is in the cache.
  */
 #ifndef HR_TRANSPORT_MOVER_H
@@ -17,11 +20,12 @@
 struct hr__mover {
 	struct hr_lane *lane;
 	struct hr_stats *stats;
-	uint64_t *gathered;     /* of the engine: requests that became whole in host memory */
-	uint64_t gathered_seen; /* at the last list */
-	bool at_once;           /* the lane works on the CPU */
-	bool flush;             /* something in `waiting` should not wait longer */
-	uint32_t n_lists;       /* on the lane */
+	const struct hr__ioq *ioq; /* for how much is on its way */
+	uint64_t *gathered;        /* of the engine: requests that became whole in host memory */
+	uint64_t gathered_seen;    /* at the last list */
+	bool at_once;              /* the lane works on the CPU */
+	bool flush;                /* something in `waiting` should not wait longer */
+	uint32_t n_lists;          /* on the lane */
 	uint64_t waiting_bytes, waiting_max;
 	struct hr__seg_list waiting; /* in host memory, not moved yet */
 	struct hr__seg_list leaving; /* to be written, not moved out yet */

@@ -23,6 +23,19 @@ static inline void hr__seg_list_add(struct hr__seg_list *list, struct hr__seg *s
 	list->tail = seg;
 }
 
+/* Behind all whose addresses are not higher, if these are in order. */
+static inline void hr__seg_list_insert(struct hr__seg_list *list, struct hr__seg *seg)
+{
+	struct hr__seg **at = &list->head;
+
+	while (*at && (uintptr_t)(*at)->addr <= (uintptr_t)seg->addr)
+		at = &(*at)->next;
+	seg->next = *at;
+	*at = seg;
+	if (!seg->next)
+		list->tail = seg;
+}
+
 static inline struct hr__seg *hr__seg_list_take(struct hr__seg_list *list)
 {
 	struct hr__seg *seg = list->head;

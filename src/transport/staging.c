@@ -7,11 +7,13 @@
 #include <sys/mman.h>
 
 #include "base/numa.h"
+#include "base/populate.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "transport/staging.h"
 
-int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max, struct hr__staging *s)
+int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max, uint32_t threads,
+		     struct hr__staging *s)
 {
 	void *device_ptr;
 	struct hr__staging ring = {.dev = dev, .len = len, .slots_max = slots_max};
@@ -30,6 +32,7 @@ int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max, st
 	hr__numa_prefer(ring.base, len, dev->info.numa_node);
 	madvise(ring.base, len, MADV_HUGEPAGE);
 	madvise(ring.base, len, MADV_DONTFORK);
+	hr__populate(ring.base, len, threads, dev->info.numa_node);
 	ret = dev->ops->pin(dev, ring.base, len, 0, &device_ptr);
 	if (ret)
 		goto err_unmap;

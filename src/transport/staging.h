@@ -32,8 +32,11 @@ struct hr__staging {
 	uint32_t slots_max, first, next; /* counters that only grow */
 };
 
-/* hr__staging_open() - map and pin @len bytes for @dev. Return: 0 or -code; *s unchanged then. */
-int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max,
+/*
+ * hr__staging_open() - map and pin @len bytes for @dev. @threads: may be used meanwhile, see
+ * hr__populate(). Return: 0 or -code; *s unchanged then.
+ */
+int hr__staging_open(struct hr_device *dev, uint64_t len, uint32_t slots_max, uint32_t threads,
 		     struct hr__staging *s);
 
 /* hr__staging_close() - unpin and unmap; accepts a zeroed ring. */

@@ -44,7 +44,7 @@ static void test_model(void **state)
 	uint64_t seed = 5;
 	uint32_t n = 0, refused = 0;
 
-	assert_int_equal(hr__staging_open(dev, RING, SLOTS, &s), 0);
+	assert_int_equal(hr__staging_open(dev, RING, SLOTS, 0, &s), 0);
 	for (int round = 0; round < 200000; round++) {
 		uint32_t len = 1 + (uint32_t)(test_random(&seed) % (RING / 3));
 
@@ -77,7 +77,7 @@ static void test_restart(void **state)
 	struct hr__staging s;
 	uint32_t slot, other;
 
-	assert_int_equal(hr__staging_open(dev, RING, SLOTS, &s), 0);
+	assert_int_equal(hr__staging_open(dev, RING, SLOTS, 0, &s), 0);
 	for (int i = 0; i < 100; i++) {
 		assert_ptr_equal(hr__staging_take(&s, 8192, 4096, &slot), s.base);
 		hr__staging_give(&s, slot);
@@ -102,7 +102,7 @@ static void test_slots(void **state)
 	struct hr__staging s;
 	uint32_t slots[SLOTS];
 
-	assert_int_equal(hr__staging_open(dev, RING * 2, SLOTS, &s), 0);
+	assert_int_equal(hr__staging_open(dev, RING * 2, SLOTS, 0, &s), 0);
 	for (uint32_t i = 0; i < SLOTS; i++)
 		hr__staging_take(&s, 1, 4096, &slots[i]);
 	assert_false(hr__staging_room(&s, 1));
@@ -118,7 +118,7 @@ static void test_close_together(void **state)
 	struct hr__staging s;
 	uint32_t slots[RING / (8192 + 512)];
 
-	assert_int_equal(hr__staging_open(dev, RING, SLOTS, &s), 0);
+	assert_int_equal(hr__staging_open(dev, RING, SLOTS, 0, &s), 0);
 	for (uint32_t i = 0; i < fit; i++)
 		assert_ptr_equal(hr__staging_take(&s, len, 512, &slots[i]), s.base + i * len);
 	assert_false(hr__staging_room(&s, len));

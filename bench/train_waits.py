@@ -24,8 +24,10 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--size", type=lib.parse_size, default=256 << 20, help="of the tokens (256M)")
     p.add_argument("--file", type=Path, help="a token file that is there already")
     p.add_argument("--device", default="cpu")
-    p.add_argument("--shapes", default="64x256x64,32x1024x64,64x1024x256",
+    p.add_argument("--shapes", default="256x256x64,64x1024x64",
                    help="batch x length x width of the model, a list")
+    p.add_argument("--vocabulary", type=int, default=1024,
+                   help="of tokens; a large one is mostly a large last layer (1024)")
     p.add_argument("--workers", default="0,4,8,16", help="of the DataLoader, a list")
     p.add_argument("--steps", type=int, default=400)
     p.add_argument("--rounds", type=int, default=3)
@@ -35,12 +37,21 @@ def arguments() -> argparse.Namespace:
     return p.parse_args()
 
 
+def make_tokens(path: Path, size: int, vocabulary: int) -> Path:
+    import numpy as np
+
+    if not (path.exists() and path.stat().st_size == size):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.random.default_rng(1).integers(0, vocabulary, size // 2, dtype=np.uint16).tofile(path)
+    return path
+
+
 def train(args: argparse.Namespace, file: Path, shape: str, more: list[str]) -> dict[str, Any]:
     batch, length, width = shape.split("x")
     example = next(p for p in (HERE / "../examples/train.py", HERE / "train.py") if p.exists())
     argv = [sys.executable, str(example), str(file), "--device", args.device, "--steps", str(args.steps),
             "--batch", batch, "--length", length, "--width", width, "--layers", "1", "--vocabulary",
-            "65536", "--sync", "--json", *more]
+            str(args.vocabulary), "--sync", "--json", *more]
     return {**runners.json_of(runners.checked(argv, 300).out), "command": lib.command_line(argv)}
 
 
@@ -51,7 +62,8 @@ def main() -> None:
         print("the package headrace is not here: set PYTHONPATH to its folder")
         sys.exit(77)
     args.device = "cpu" if args.device == "host" else args.device
-    file = args.file or files.make(lib.DATA / "train-tokens.bin", args.size)
+    file = args.file or make_tokens(
+        lib.DATA / f"train-{args.vocabulary}.bin", args.size // 2 * 2, args.vocabulary)
     files.heat(file)
     result: dict[str, Any] = {"machine": lib.machine(file), "options": vars(args)}
     print(lib.describe(result["machine"]))

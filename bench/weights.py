@@ -38,9 +38,10 @@ def arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--size", type=lib.parse_size, default=1 << 30, help="of the weights (1G)")
-    p.add_argument("--shards", type=int, default=4, help="files of the sharded copy (4)")
+    p.add_argument("--shards", type=int, default=4, help="files of the sharded copy, 0: none (4)")
     p.add_argument("--device", default="host", help="host or cuda:N (host)")
     p.add_argument("--what", default="hot,tmpfs,cold,second,memory,saves", help="a list (all)")
+    p.add_argument("--ways", default="safetensors", help="others to load by, or none (safetensors)")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--limit", type=float, default=math.inf, help="seconds for the rounds of each")
     p.add_argument("--fio", help="the program")
@@ -77,9 +78,22 @@ class Bench:
         self.args, self.commands = args, {}
         self.one = files.make(lib.DATA / f"bf16-{lib.format_size(args.size)}.safetensors", args.size,
                               header(0, TENSORS, args.size // TENSORS))
-        self.index = make_shards(lib.DATA / f"bf16-{lib.format_size(args.size)}", args.size, args.shards)
+        # Only where somebody loads them: they take as much of the drive and of the page cache again.
+        self.index = make_shards(lib.DATA / f"bf16-{lib.format_size(args.size)}", args.size,
+                                 args.shards) if args.shards else None
         self.saved = lib.DATA / "saved"
         self.fio = shutil.which(args.fio or "fio")
+
+    def files(self) -> list[Path]:
+        return [self.one, *(self.index.parent.glob("*.safetensors") if self.index else [])]
+
+    def loads(self, ways: list[str]) -> dict[str, Run]:
+        """Of the one file, by ours also of the shards."""
+        programs: dict[str, Run] = {"headrace": functools.partial(self.rate, "headrace", self.one)}
+        if self.index:
+            programs["headrace shards"] = functools.partial(self.rate, "headrace", self.index)
+        programs.update({way: functools.partial(self.rate, way, self.one) for way in ways})
+        return programs
 
     def peer(self, way: str, file: Path, *more: str) -> dict[str, Any]:
         argv = [sys.executable, str(PEERS), way, str(file), str(self.saved), "--device",
@@ -120,21 +134,18 @@ class Bench:
 
 
 def heat(bench: Bench) -> None:
-    for file in [bench.one, *bench.index.parent.glob("*.safetensors")]:
+    for file in bench.files():
         if files.residency(file) < 1:
             files.heat(file)
 
 
 def cool(bench: Bench) -> None:
-    for file in [bench.one, *bench.index.parent.glob("*.safetensors")]:
+    for file in bench.files():
         files.drop(file, limit=1.0)
 
 
 def hot(bench: Bench, ways: list[str]) -> dict[str, Any]:
-    programs = {"headrace": functools.partial(bench.rate, "headrace", bench.one),
-                "headrace shards": functools.partial(bench.rate, "headrace", bench.index)}
-    programs.update({way: functools.partial(bench.rate, way, bench.one) for way in ways})
-    return bench.turns("hot: page cache", programs, lambda: heat(bench))
+    return bench.turns("hot: page cache", bench.loads(ways), lambda: heat(bench))
 
 
 def tmpfs(bench: Bench, ways: list[str]) -> dict[str, Any]:
@@ -146,9 +157,7 @@ def tmpfs(bench: Bench, ways: list[str]) -> dict[str, Any]:
 
 
 def cold(bench: Bench, ways: list[str]) -> dict[str, Any]:
-    programs = {"headrace": functools.partial(bench.rate, "headrace", bench.one),
-                "headrace shards": functools.partial(bench.rate, "headrace", bench.index)}
-    programs.update({way: functools.partial(bench.rate, way, bench.one) for way in ways})
+    programs = bench.loads(ways)
     if bench.fio:
         programs["fio read"] = functools.partial(bench.fio_rate, "read", bench.one)
     return bench.turns("cold: the drive", programs, lambda: cool(bench))
@@ -177,7 +186,7 @@ def memory(bench: Bench, ways: list[str]) -> dict[str, Any]:
 
 
 def saves(bench: Bench, ways: list[str]) -> dict[str, Any]:
-    names = ["save-headrace", "save-torch", *(["save-safetensors"] if "safetensors" in ways else [])]
+    names = ["save-headrace", "save-torch", *(["save-safetensors"] if lib.can_import("safetensors") else [])]
     for way in names:
         bench.peer(way, bench.one, "--verify")
     programs: dict[str, Run] = {f"headrace {names[0]}": functools.partial(bench.rate, names[0], bench.one)}
@@ -203,14 +212,13 @@ def main() -> None:
     bench = Bench(args)
     facts = lib.machine(bench.one)
     print(lib.describe(facts))
-    ways = [w for w in ("safetensors",) if lib.can_import(w)]
-    if not ways:
-        print("not here  safetensors")
+    ways = [w for w in args.ways.split(",") if w != "none" and lib.can_import(w)]
+    print("not here ", ", ".join(set(args.ways.split(",")) - {*ways, "none"}) or "nothing")
     heat(bench)
-    for way in ["headrace", *ways]:
-        for file in (bench.one, bench.index):
-            bench.peer(way, file, "--verify")
-    print(f"checked  headrace and {', '.join(ways) or 'nothing else'}: every byte, one file and shards")
+    if args.what != "saves":  # which are checked by themselves
+        for file in filter(None, (bench.one, bench.index)):
+            bench.peer("headrace", file, "--verify")
+        print("checked  headrace: every byte" + (", one file and shards" if bench.index else ""))
     result: dict[str, Any] = {"machine": facts, "options": vars(args), "verified": True}
     for what in args.what.split(","):
         result[what] = WHAT[what](bench, ways)

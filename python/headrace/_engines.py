@@ -3,7 +3,6 @@
 
 A child of fork() has none of them: its first call opens its own.
 """
-import concurrent.futures
 import os
 import threading
 
@@ -34,46 +33,17 @@ def device(name):
         return _devices[key]
 
 
-def _own():
-    """This thread's engines, or what will become of them: {name: engine or Future}."""
+def engine(name):
+    """This thread's engine for a device."""
     pid = os.getpid()
     if getattr(_local, "pid", pid) != pid:
         quarantine.append(_local.engines)
         _local.engines = {}
     _local.pid = pid
-    return _local.__dict__.setdefault("engines", {})
-
-
-def _open(name):
-    return _core.engine_open(device(name), threads(), 0, 0)
-
-
-def engine(name):
-    """This thread's engine for a device."""
-    engines = _own()
-    found = engines.get(name)
-    if isinstance(found, concurrent.futures.Future):
-        del engines[name]
-        found = engines[name] = found.result()
-    if found is None:
-        found = engines[name] = _open(name)
-    return found
-
-
-def ahead(name):
-    """Have this thread's engine for a GPU opened, which takes milliseconds, while the caller does other
-    things; engine() waits for it."""
-    engines = _own()
-    if name in engines or name == "host":
-        return
-    future = engines[name] = concurrent.futures.Future()
-
-    def run():
-        try:
-            future.set_result(_open(name))
-        except BaseException as error:  # noqa: B902 - engine() raises it
-            future.set_exception(error)
-    threading.Thread(target=run, name="headrace-open").start()
+    engines = _local.__dict__.setdefault("engines", {})
+    if name not in engines:
+        engines[name] = _core.engine_open(device(name), threads(), 0, 0)
+    return engines[name]
 
 
 def keep(held):

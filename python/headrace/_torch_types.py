@@ -2,7 +2,7 @@
 """What PyTorch calls things: types, devices, memory; and tensors of its allocator filled from files."""
 import torch
 
-from . import _engines, _memory
+from . import _memory
 
 # By name: a version of PyTorch may lack some.
 _NAMES = {
@@ -61,7 +61,6 @@ def empty(weight, shape, device):
 def fill(checkpoint, wanted, device):
     """{key: tensor} for {key: (name, dim, start, count)}, in one pass over the files."""
     device, name_of = device_name(device)
-    _engines.ahead(name_of)
     tensors, parts = {}, []
     for key, (name, dim, start, count) in wanted.items():
         index, weight = checkpoint._find(name)

@@ -9,7 +9,6 @@ import shutil
 import struct
 import sys
 import tempfile
-import threading
 import unittest
 
 if os.environ.get("LD_LIBRARY_PATH", "") != os.environ["FAKECUDA"]:
@@ -109,30 +108,6 @@ class Gpu(unittest.TestCase):
         back = bytearray(4000)
         headrace.Checkpoint(path).load_into({"w": back})
         self.assertEqual(back, data)
-
-    def test_opened_ahead(self):
-        """An engine that was opened by another thread meanwhile, or could not be."""
-        from headrace import _engines
-        data = random.Random(4).randbytes(70_000)
-        path, array, said = self.raw("f", data), Array(70_000), []
-
-        def load(name):
-            _engines.ahead(name)
-            _engines.ahead(name)
-            try:
-                engine = _engines.engine(name)
-                self.assertIs(_engines.engine(name), engine)
-                with headrace.open(path) as f:
-                    said.append(f.read_into(array))
-            except headrace.Error as error:
-                said.append(str(error))
-        for name in ("cuda:0", "cuda:77"):
-            thread = threading.Thread(target=load, args=(name,))
-            thread.start()
-            thread.join()
-        self.assertEqual(said[0], 70_000)
-        self.assertEqual(array.fetch(), data)
-        self.assertIn("cuda:77", said[1])
 
     def test_shards(self):
         arrays = {}

@@ -12,7 +12,7 @@
 #define LISTS_ENOUGH 2u            /* one that moves and one that follows without a gap */
 #define SMALL_LIST (64u << 10)     /* moves in less time than it takes to call for it */
 #define COMPANY_COMES 16u          /* with so many on their way the next is here in no time */
-#define LIST_BYTES (4u << 20)      /* as much is worth a list of its own in any case */
+#define LIST_BYTES (8u << 20)      /* as much is worth a list of its own in any case */
 
 int hr__mover_open(struct hr__mover *m, const struct hr__transport_env *env, uint64_t waiting_max)
 {

@@ -56,12 +56,22 @@ void hr__staging_close(struct hr__staging *s)
 	memset(s, 0, sizeof(*s));
 }
 
+/* Is there as much room at the beginning as is in use, and for @len more? Then it goes on there. */
+static bool turns_early(const struct hr__staging *s, uint64_t len)
+{
+	uint64_t lap = s->head - s->head % s->len;
+
+	return s->tail >= lap && s->tail - lap >= s->head - s->tail + len;
+}
+
 /* The position behind a piece of @len: after what alignment and the end of the ring make it skip. */
 static uint64_t end_of(const struct hr__staging *s, uint64_t len, uint32_t align)
 {
 	uint64_t at = s->head % s->len, start = hr__align_up(at, align);
 
-	return s->head + (start + len > s->len ? s->len : start) - at + len;
+	if (start + len > s->len || turns_early(s, len))
+		start = s->len;
+	return s->head + start - at + len;
 }
 
 bool hr__staging_room(const struct hr__staging *s, uint32_t len)

@@ -3,8 +3,9 @@
  * transport/staging.h - the bounded ring of host memory between the kernel and the device.
  *
  * Space is taken in order and given back in any order; it becomes free again in the order it was
- * taken. An empty ring starts again at its beginning, so that light traffic stays in the CPU's
- * cache. One thread uses a ring.
+ * taken. It turns back to its beginning as soon as there is room for twice what is in use, so that no
+ * more memory is touched than the traffic needs, and stays in the CPU's cache: copies into memory that
+ * was not used for long cost half as much again. One thread uses a ring.
  */
 #ifndef HR_TRANSPORT_STAGING_H
 #define HR_TRANSPORT_STAGING_H

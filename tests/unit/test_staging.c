@@ -97,6 +97,35 @@ static void test_restart(void **state)
 	hr__staging_close(&s);
 }
 
+/* A few pieces at a time go round in little memory; more of them get all of it. */
+static void test_footprint(void **state)
+{
+	enum { FLYING = 3, LEN = 4096 };
+	struct hr__staging s;
+	uint32_t slots[SLOTS], n = 0, reach = 0;
+
+	assert_int_equal(hr__staging_open(dev, 64 * LEN, SLOTS, 0, &s), 0);
+	for (uint32_t i = 0; i < 1000; i++) {
+		uint8_t *at;
+
+		assert_true(hr__staging_room(&s, LEN));
+		at = hr__staging_take(&s, LEN, 4096, &slots[i % FLYING]);
+		reach = (uint32_t)hr__max(reach, (uint64_t)(at - s.base) + LEN);
+		if (i >= FLYING - 1)
+			hr__staging_give(&s, slots[(i + 1) % FLYING]);
+	}
+	assert_in_range(reach, FLYING * LEN, (2 * FLYING + 2) * LEN);
+	/* What is left in use may keep a part from being used until it is given back, once. */
+	hr__staging_give(&s, slots[999 % FLYING]);
+	hr__staging_give(&s, slots[998 % FLYING]);
+	while (n < SLOTS && hr__staging_room(&s, LEN))
+		hr__staging_take(&s, LEN, 4096, &slots[n++]);
+	assert_int_equal(n, hr__min(SLOTS, 64));
+	while (n)
+		hr__staging_give(&s, slots[--n]);
+	hr__staging_close(&s);
+}
+
 static void test_slots(void **state)
 {
 	struct hr__staging s;
@@ -140,9 +169,8 @@ static void test_close_together(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_model),
-		cmocka_unit_test(test_restart),
-		cmocka_unit_test(test_slots),
+		cmocka_unit_test(test_model),          cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_footprint),      cmocka_unit_test(test_slots),
 		cmocka_unit_test(test_close_together),
 	};
 

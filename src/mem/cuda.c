@@ -285,16 +285,17 @@ static void cuda_close(struct hr_device *dev)
 	struct hr__cuda_device *cd = to_cuda(dev);
 	int result = 0;
 
-	if (cd->module && !hr__cuda_enter(cd)) {
-		result = cd->cu->module_unload(cd->module);
+	if (cd->ctx && !hr__cuda_enter(cd)) {
+		hr__cuda_kernels_close(cd);
 		hr__cuda_leave(cd);
 	}
-	if (cd->ctx && !result)
+	if (cd->ctx)
 		result = cd->cu->primary_ctx_release(cd->device);
 	if (result)
 		hr__log(HR_LOG_WARN, "%s: the device did not close cleanly: %s", dev->info.name,
 			hr__cuda_name(cd->cu, result));
 	pthread_rwlock_destroy(&cd->pins_lock);
+	pthread_mutex_destroy(&cd->kernels.lock);
 	free(cd->pins);
 	free(cd);
 }
@@ -310,34 +311,6 @@ static const struct hr__mem_ops cuda_ops = {
 	.lane_open = hr__cuda_lane_open,
 	.close = cuda_close,
 };
-
-/* A device without kernels still copies; only conversions and short pieces suffer. */
-static void load_kernels(struct hr__cuda_device *cd)
-{
-	static const char *const names[] = {
-#define ROW(symbol, from, to) #symbol,
-		HR__GATHER_KERNELS(ROW)
-#undef ROW
-	};
-	struct hr_device_info *info = &cd->dev.info;
-	int result = cd->cu->module_load(&cd->module, hr__kernels_ptx);
-
-	if (result)
-		cd->module = NULL;
-	for (uint32_t i = 0; !result && i < HR__KERNEL_COUNT; i++)
-		result = cd->cu->module_function(&cd->kernels[i], cd->module, names[i]);
-	if (!result) {
-		info->kernels = true;
-		cd->dev.caps |= HR__MEM_CAP_CAST;
-		return;
-	}
-	snprintf(info->kernels_reason, sizeof(info->kernels_reason),
-		 "the driver refused them: %s (%d); they need compute capability 7.0",
-		 hr__cuda_name(cd->cu, result), result);
-	if (cd->module)
-		cd->cu->module_unload(cd->module);
-	cd->module = NULL;
-}
 
 static int read_info(struct hr__cuda_device *cd, int version)
 {
@@ -426,7 +399,7 @@ static int open_context(struct hr__cuda_device *cd)
 		return ret;
 	if (cd->cu->ctx_priority_range(&cd->priority_least, &greatest))
 		cd->priority_least = 0;
-	load_kernels(cd);
+	hr__cuda_kernels_open(cd);
 	hr__cuda_leave(cd);
 	return 0;
 }
@@ -463,6 +436,7 @@ static int cuda_open(const char *name, struct hr_device **out)
 	/* hr_device_open() has measured the name; sentences need it now. */
 	snprintf(cd->dev.info.name, sizeof(cd->dev.info.name), "%s", name);
 	pthread_rwlock_init(&cd->pins_lock, NULL);
+	pthread_mutex_init(&cd->kernels.lock, NULL);
 	ret = start_driver(cd, &version);
 	if (!ret)
 		ret = read_info(cd, version);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem/cuda.h - what the device (cuda.c), its lanes (cuda_lane.c) and the builder of kernel lists
- * (cuda_gather.c) share.
+ * mem/cuda.h - what the device (cuda.c), its kernels (cuda_kernels.c), its lanes (cuda_lane.c) and the
+ * builder of kernel lists (cuda_gather.c) share.
  */
 #ifndef HR_MEM_CUDA_H
 #define HR_MEM_CUDA_H
@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "mem/cuda_api.h"
+#include "mem/cuda_kernels.h"
 #include "mem/gather.h"
 #include "mem/mem.h"
 
@@ -26,13 +27,6 @@ struct hr__cuda_pin {
  */
 #define HR__CUDA_BLOCKS_MAX 128u
 
-enum {
-#define HR__KERNEL_ENUM(symbol, from, to) HR__KERNEL_##symbol,
-	HR__GATHER_KERNELS(HR__KERNEL_ENUM)
-#undef HR__KERNEL_ENUM
-		HR__KERNEL_COUNT,
-};
-
 /* How the device's work gets to see what a drive has written to its memory. */
 enum hr__cuda_order {
 	HR__CUDA_UNORDERED = 0, /* not at all: nothing may be exported */
@@ -47,9 +41,8 @@ struct hr__cuda_device {
 	struct hr__cu_ctx *ctx; /* primary: the one that frameworks use too */
 	int priority_least;
 	enum hr__cuda_order order;
-	uint32_t blocks_max;          /* of a gather kernel's grid */
-	struct hr__cu_module *module; /* NULL: no kernels, see info.kernels_reason */
-	struct hr__cu_function *kernels[HR__KERNEL_COUNT];
+	uint32_t blocks_max; /* of a gather kernel's grid */
+	struct hr__cuda_kernels kernels;
 	pthread_rwlock_t pins_lock; /* no call of the driver is made under it */
 	struct hr__cuda_pin *pins;  /* by ascending host address */
 	uint32_t pins_count, pins_cap;
@@ -86,9 +79,6 @@ int hr__cuda_export(struct hr_device *dev, const void *ptr, uint64_t len, struct
 
 int hr__cuda_lane_open(struct hr_device *dev, void *native, struct hr_lane **out);
 
-/* The kernel for a conversion; -1 if there is none. */
-int hr__cuda_kernel(enum hr_dtype from, enum hr_dtype to);
-
 /* A launch as prepared by hr__cuda_gather_plan(). */
 struct hr__cuda_gather {
 	struct hr__gather_args args;
@@ -112,8 +102,5 @@ int hr__cuda_gather_plan(const struct hr__cuda_device *cd, const struct hr__move
 int hr__cuda_gather_fill(struct hr__cuda_device *cd, enum hr__where where,
 			 const struct hr__move *moves, uint32_t n, enum hr_dtype from,
 			 enum hr_dtype to, void *list, uint64_t device, struct hr__cuda_gather *g);
-
-/* The kernels as text; made from kernels.ptx by the build. */
-extern const char hr__kernels_ptx[];
 
 #endif

@@ -13,24 +13,6 @@ _Static_assert(sizeof(struct hr__gather_piece) == 24, "kernels.cu reads it so");
 _Static_assert(sizeof(struct hr__gather_start) == 8, "kernels.cu reads it so");
 _Static_assert(sizeof(struct hr__gather_args) == 32, "kernels.cu takes it so");
 
-int hr__cuda_kernel(enum hr_dtype from, enum hr_dtype to)
-{
-	static const struct {
-		enum hr_dtype from, to;
-	} casts[] = {
-#define ROW(symbol, a, b) {a, b},
-		HR__GATHER_KERNELS(ROW)
-#undef ROW
-	};
-
-	for (int i = 0; i < HR__KERNEL_COUNT; i++) {
-		if (casts[i].from == from && casts[i].to == to)
-			return i;
-	}
-	/* Equal types, and u32 -> i32, where only the meaning of the bits differs. */
-	return hr_cast_ok(from, to) ? HR__KERNEL_hr_gather_bytes : -1;
-}
-
 /* Tiles just small enough that a short list keeps every warp busy; large ones hide latency
  * better. */
 static uint32_t pick_shift(const struct hr__cuda_device *cd, uint64_t total)

@@ -385,11 +385,14 @@ static int gather(struct cuda_lane *cl, enum hr__where where, const struct hr__m
 {
 	struct hr__cuda_device *cd = device_of(cl);
 	int kernel = hr__cuda_kernel(from, to), result, ret;
+	struct hr__cu_function *function;
 	struct hr__cuda_gather g;
 	void *params[] = {&g.args};
 	uint64_t pos;
 
-	ret = hr__cuda_gather_plan(cd, moves, n, kernel != HR__KERNEL_hr_gather_bytes, &g);
+	ret = hr__cuda_function(cd, kernel, &function);
+	if (!ret)
+		ret = hr__cuda_gather_plan(cd, moves, n, kernel != HR__KERNEL_hr_gather_bytes, &g);
 	if (!ret)
 		ret = list_reserve(cl, g.list_bytes, &pos);
 	if (!ret)
@@ -397,8 +400,8 @@ static int gather(struct cuda_lane *cl, enum hr__where where, const struct hr__m
 					   cl->lists_device + pos, &g);
 	if (ret)
 		return ret;
-	result = cd->cu->launch_kernel(cd->kernels[kernel], g.blocks, 1, 1, HR__GATHER_THREADS, 1,
-				       1, 0, cl->stream, params, NULL);
+	result = cd->cu->launch_kernel(function, g.blocks, 1, 1, HR__GATHER_THREADS, 1, 1, 0,
+				       cl->stream, params, NULL);
 	return result ? hr__cuda_fail(cd, result, "a gather kernel could not be launched") : 1;
 }
 
@@ -412,7 +415,7 @@ static int move_entered(struct cuda_lane *cl, enum hr__where where, const struct
 	ret = ticket_prepare(cl);
 	if (ret)
 		return ret;
-	if (bytes && (plain || !device_of(cl)->module || copies_suit(moves, n)))
+	if (bytes && (plain || !cl->lane.dev->info.kernels || copies_suit(moves, n)))
 		count = copy_all(cl, where, moves, n);
 	else
 		count = gather(cl, where, moves, n, from, to);
@@ -436,7 +439,7 @@ static int lane_move(struct hr_lane *lane, enum hr__where where, const struct hr
 	if (!hr_cast_ok(from, to))
 		return -HR_E_BAD_CAST;
 	if (hr__cuda_kernel(from, to) != HR__KERNEL_hr_gather_bytes &&
-	    (!cd->module || where == HR__PLAIN_TO_DEVICE || where == HR__DEVICE_TO_PLAIN))
+	    (!cd->dev.info.kernels || where == HR__PLAIN_TO_DEVICE || where == HR__DEVICE_TO_PLAIN))
 		return -ENOTSUP;
 	ret = hr__cuda_enter(cd);
 	if (ret)

@@ -6,6 +6,7 @@
 #include "fake_control.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <headrace/error.h>
@@ -172,6 +173,69 @@ static void test_no_driver(void **state)
 	hr_device_close(dev);
 }
 
+/* What converts u16 to i64 on a lane of its own. */
+static struct converter {
+	pthread_t thread;
+	struct hr_device *dev;
+	struct hr_buffer *buf;
+	uint8_t *ring;
+	int ret;
+} converters[4];
+
+static void *convert(void *arg)
+{
+	struct converter *c = arg;
+	struct hr__move move = {c->ring, c->buf->ptr, 64};
+	struct hr_lane *lane;
+	uint64_t ticket;
+
+	c->ret = hr_lane_open(c->dev, NULL, &lane);
+	if (c->ret)
+		return NULL;
+	c->ret = lane->ops->move(lane, HR__HOST_TO_DEVICE, &move, 1, HR_DTYPE_U16, HR_DTYPE_I64,
+				 &ticket);
+	if (c->ret > 0)
+		c->ret = lane->ops->wait(lane, ticket, 30 * SECOND);
+	hr_lane_close(lane);
+	return NULL;
+}
+
+/* Each kernel is loaded once, when it is needed first, however many threads need it. */
+static void test_kernels_one_by_one(void **state)
+{
+	uint8_t *ring = ring_open(4096);
+	struct converter *c = converters;
+	struct hr_device *dev;
+	void *seen;
+
+	fake.reset();
+	assert_int_equal(hr_device_open("cuda:0", &dev), 0);
+	assert_int_equal(dev->ops->pin(dev, ring, 4096, 0, &seen), 0);
+	assert_int_equal(fake.get("modules"), 1);
+	for (uint32_t i = 0; i < HR_ARRAY_LEN(converters); i++) {
+		converters[i] = (struct converter){.dev = dev, .ring = ring};
+		assert_int_equal(hr_buffer_alloc(dev, 256, &converters[i].buf), 0);
+	}
+	fake.inject("cuModuleLoadData", 1, OUT_OF_MEMORY);
+	convert(c);
+	assert_int_equal(c->ret, -ENOMEM);
+	assert_non_null(strstr(hr_error_detail(), "kernel"));
+	assert_int_equal(fake.get("modules"), 1);
+	for (uint32_t i = 0; i < HR_ARRAY_LEN(converters); i++)
+		assert_int_equal(
+			pthread_create(&converters[i].thread, NULL, convert, &converters[i]), 0);
+	for (uint32_t i = 0; i < HR_ARRAY_LEN(converters); i++) {
+		assert_int_equal(pthread_join(converters[i].thread, NULL), 0);
+		assert_int_equal(converters[i].ret, 0);
+		assert_int_equal(hr_buffer_free(converters[i].buf), 0);
+	}
+	assert_int_equal(fake.get("modules"), 2);
+	dev->ops->unpin(dev, ring, 4096);
+	hr_device_close(dev);
+	assert_int_equal(fake.get("modules"), 0);
+	munmap(ring, 4096);
+}
+
 /* Without kernels a device still copies, however small the pieces, but converts nothing. */
 static void test_no_kernels(void **state)
 {
@@ -307,6 +371,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_each_call, fake_clean),
 		cmocka_unit_test_teardown(test_no_driver, fake_clean),
+		cmocka_unit_test_teardown(test_kernels_one_by_one, fake_clean),
 		cmocka_unit_test_teardown(test_no_kernels, fake_clean),
 		cmocka_unit_test_teardown(test_neighbours, fake_clean),
 		cmocka_unit_test_teardown(test_no_register, fake_clean),

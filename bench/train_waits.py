@@ -28,6 +28,7 @@ def arguments() -> argparse.Namespace:
                    help="batch x length x width of the model, a list")
     p.add_argument("--vocabulary", type=int, default=1024,
                    help="of tokens; a large one is mostly a large last layer (1024)")
+    p.add_argument("--cold", action="store_true", help="the file is not in the page cache when a run starts")
     p.add_argument("--workers", default="0,4,8,16", help="of the DataLoader, a list")
     p.add_argument("--steps", type=int, default=400)
     p.add_argument("--rounds", type=int, default=3)
@@ -64,7 +65,8 @@ def main() -> None:
     args.device = "cpu" if args.device == "host" else args.device
     file = args.file or make_tokens(
         lib.DATA / f"train-{args.vocabulary}.bin", args.size // 2 * 2, args.vocabulary)
-    files.heat(file)
+    if not args.cold:
+        files.heat(file)
     result: dict[str, Any] = {"machine": lib.machine(file), "options": vars(args)}
     print(lib.describe(result["machine"]))
     kinds = {"headrace": ["--data", "headrace"]}
@@ -75,6 +77,8 @@ def main() -> None:
 
         def one_round(i: int) -> str:
             for kind in lib.both_ways(list(kinds), i):
+                if args.cold:
+                    files.drop(file, limit=1.0)
                 runs[kind].append(train(args, file, shape, kinds[kind]))
             return shape
 
@@ -82,7 +86,7 @@ def main() -> None:
         rows = [[kind, f"{lib.median([r['waiting_share'] for r in each]):.2%}",
                  f"{lib.median([r['step_seconds'] for r in each]) * 1e3:.2f}", str(len(each))]
                 for kind, each in runs.items() if each]
-        print(f"\n{shape}\n" + lib.table(rows, ["data", "waits", "ms a step", "runs"]), flush=True)
+        print(f"\n{shape}, {'cold' if args.cold else 'hot'}\n" + lib.table(rows, ["data", "waits", "ms a step", "runs"]), flush=True)
         result[shape] = runs
     lib.save(args.name, result)
 

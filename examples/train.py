@@ -152,8 +152,9 @@ def resume(path, model, optimizer, loader):
 
 
 def wait_for(device):
+    """For what the training has queued; the loader's own streams go on with the batches to come."""
     if device != "cpu":
-        torch.cuda.synchronize()
+        torch.cuda.current_stream(device).synchronize()
 
 
 def main():
@@ -201,6 +202,8 @@ def main():
               "first_loss": losses[0] if losses else None, "waiting_share": waited / took if took else 0.0,
               "step_seconds": took / max(1, args.steps - first - 10), "data": args.data,
               "workers": args.workers, "device": args.device}
+    if isinstance(loader, headrace.Loader):
+        result["waited_by_its_own_count"] = loader.info()["waited_seconds"]
     if args.json:
         print(json.dumps(result))
     else:

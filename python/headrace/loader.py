@@ -109,9 +109,6 @@ class _Ring:
         self._lanes = {}
         self.handle = _core.loader_open(dataset, self.device, *args)
 
-    def __del__(self):
-        self.handle = None  # before the lanes, on which it may still wait
-
     def release(self):
         """Give back what was let go."""
         while self.free:

@@ -258,6 +258,21 @@ def of_pairs(results: dict[str, dict[str, Any]]) -> Pictures:
             title, f"ratios pair by pair; {machine}", "", bars, ("fio's", 1.0))
 
 
+def of_weights(results: dict[str, dict[str, Any]]) -> Pictures:
+    """Loading and saving of all runs, in one picture."""
+    words = {"hot": "load, page cache", "tmpfs": "load, tmpfs", "cold": "load, cold",
+             "second": "load, the start after a cold one", "saves": "save, on the drive when it ends"}
+    bars = []
+    for got in results.values():
+        for what, title in words.items():
+            group = f"{title}, {got['options']['size'] / 1e9:.1f} GB"
+            bars += [Bar(n, scaled(s, 1e-9), group, n.startswith("headrace"))
+                     for n, s in got.get(what, {}).items()]
+    yield "weights", Picture("Weights between files and the device",
+                             f"bf16, a process for each run; {where(next(iter(results.values()))['machine'])}",
+                             "GB/s", bars)
+
+
 KINDS = (("rates", of_sequential), ("rows", of_matmul), ("stalls", of_stall))
 
 
@@ -266,7 +281,12 @@ def pictures(results: dict[str, dict[str, Any]]) -> Pictures:
     pairs = {n: got for n, got in results.items() if "shape" in got and "ratios" in got}
     if pairs:
         yield from of_pairs(pairs)
+    weights = {n: got for n, got in results.items() if "shards" in got.get("options", {})}
+    if weights:
+        yield from of_weights(weights)
     for name, got in results.items():
+        if name in weights:
+            continue
         for key, draw in KINDS:
             if key in got and "options" in got:
                 yield from draw(name, got)

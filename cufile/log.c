@@ -27,6 +27,8 @@ static atomic_int wanted = CF_ERROR;
 static char path[CF_TEXT_BYTES + 64]; /* "": no place yet */
 static int64_t bytes_max = 32ll << 20;
 static int fd = -1;
+static pid_t named_for; /* the process has one file, however often it is configured */
+static time_t named_at;
 
 int cf_level_parse(const char *text)
 {
@@ -46,13 +48,16 @@ void cf_log_configure(const struct cf_settings *s)
 {
 	const char *file = s ? s->text[CUFILE_PARAM_ENV_LOGFILE_PATH] : "";
 	char name[64];
-	time_t now = time(NULL);
 	struct tm tm;
 	size_t n;
 
 	pthread_mutex_lock(&lock);
+	if (named_for != getpid()) {
+		named_for = getpid();
+		named_at = time(NULL);
+	}
 	n = (size_t)snprintf(name, sizeof(name), "cufile_%d_", (int)getpid());
-	localtime_r(&now, &tm);
+	localtime_r(&named_at, &tm);
 	strftime(name + n, sizeof(name) - n, "%Y-%m-%d_%H-%M-%S.log", &tm);
 	if (!s)
 		path[0] = '\0';

@@ -437,7 +437,20 @@ static void log_that_cannot_be(void **state)
 	}
 }
 
-/* logging.dir: the file's name has the process and the date in it. */
+/* In the place of the C library's: no two looks at the clock fall into one second. */
+time_t time(time_t *out)
+{
+	static atomic_int looks;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	now.tv_sec += atomic_fetch_add(&looks, 1);
+	if (out)
+		*out = now.tv_sec;
+	return now.tv_sec;
+}
+
+/* logging.dir: the file's name has the process and the date in it, of one second for all that it writes. */
 static void log_in_a_folder(void **state)
 {
 	char text[900], path[1200];

@@ -76,6 +76,9 @@ struct hr__file_stamp {
 /* One system call. Return: 0 or -errno. */
 int hr__file_stamp(struct hr_file *file, struct hr__file_stamp *out);
 
+/* hr__file_bring_in() - let the kernel begin to read these bytes, and no others, into the page cache. */
+void hr__file_bring_in(const struct hr_file *file, uint64_t offset, size_t len);
+
 /*
  * hr__file_read_alone() - all of @len bytes through the page cache, of which no others are brought in: for
  * heads and tables, see head.c. hr__file_read_onward() - for who reads the file from front to back, and

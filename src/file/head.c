@@ -22,7 +22,7 @@
 	(128u << 10)           /* of one longer than its read-ahead the kernel forgets the rest */
 #define ROUND_BYTES (4u << 20) /* on their way at once */
 
-static void bring_in(const struct hr_file *file, uint64_t offset, size_t len)
+void hr__file_bring_in(const struct hr_file *file, uint64_t offset, size_t len)
 {
 	if (file->memory_backed)
 		return;
@@ -55,7 +55,7 @@ int hr__file_read_alone(const struct hr_file *file, uint64_t offset, void *buf, 
 	for (size_t done = 0; done < len && rc == 0; done += ROUND_BYTES) {
 		size_t n = (size_t)hr__min(len - done, ROUND_BYTES);
 
-		bring_in(file, offset + done, n);
+		hr__file_bring_in(file, offset + done, n);
 		rc = read_round(file, offset + done, (char *)buf + done, n);
 	}
 	return rc;

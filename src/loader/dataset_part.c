@@ -30,6 +30,11 @@ static int read_file(const struct hr_source *src, uint64_t offset, void *buf, si
 	return 0;
 }
 
+static void read_ahead(const struct hr_source *src, uint64_t offset, size_t len)
+{
+	hr__file_bring_in(src->ctx, offset, len);
+}
+
 /* Open a file for the part. @folder: its first @folder_len bytes go before @name. */
 static int open_file(struct hr__part *part, const char *folder, size_t folder_len, const char *name,
 		     struct hr__opened **out)
@@ -55,6 +60,7 @@ static int open_file(struct hr__part *part, const char *folder, size_t folder_le
 	}
 	o->src.name = o->path;
 	o->src.read = read_file;
+	o->src.ahead = read_ahead;
 	o->src.ctx = o->file;
 	o->next = part->opened;
 	part->opened = o;

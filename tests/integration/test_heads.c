@@ -95,18 +95,18 @@ static void make_mds_heads(struct made *m)
 
 static void make_npy(struct made *m)
 {
-	char head[128];
+	char head[118];
 	int n;
 
 	m->name = "x.npy";
-	m->allowed = sizeof(head);
+	m->allowed = 10 + sizeof(head);
 	memset(head, ' ', sizeof(head));
-	memcpy(head, "\x93NUMPY\1\0\x76\0", 10);
-	n = snprintf(head + 10, sizeof(head) - 10,
+	n = snprintf(head, sizeof(head),
 		     "{'descr': '|u1', 'fortran_order': False, 'shape': (%u, %u), }", SAMPLES,
 		     SAMPLE_BYTES);
-	head[10 + n] = ' '; /* where the text was ended */
+	head[n] = ' '; /* where the text was ended */
 	head[sizeof(head) - 1] = '\n';
+	record_add(&m->out, "\x93NUMPY\1\0\x76\0", 10);
 	record_add(&m->out, head, sizeof(head));
 	for (uint32_t i = 0; i < SAMPLES; i++)
 		record_add(&m->out, sample(i), SAMPLE_BYTES);
@@ -197,8 +197,8 @@ static void read_epoch(const char *path, const struct hr_dataset_options *opts,
 	struct hr_loader_options o = {
 		.batch_size = BATCH, .epochs = 1, .shuffle = shuffle, .threads = 2, .seed = 5};
 	const struct hr_batch *batch;
-	struct hr_loader *loader;
-	struct hr_dataset *ds;
+	struct hr_loader *loader = NULL;
+	struct hr_dataset *ds = NULL;
 	uint32_t n = 0;
 
 	if (hr_dataset_open(&path, 1, opts, &ds) || hr_loader_open(ds, dev, &o, &loader))

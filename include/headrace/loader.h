@@ -11,7 +11,9 @@
  * from hr_loader_next() until hr_loader_release(). Slots are never handed out twice.
  *
  * Threads: with options.threads = 0 the loader works inside hr_loader_next() and the drive and the
- * device go on in between; with N threads, N engines fill whole batches in parallel. One thread more
+ * device go on in between; with N threads, N engines fill whole batches in parallel. On the host one
+ * engine alone fills batches of 32 MiB and more of samples of a MiB and more that are not converted, and
+ * has the other threads for what is in the page cache: so the first batch is there first. One thread more
  * then makes those parts of the files that are in the page cache ready for the path pagecache, as
  * hr_file_register() would, within HEADRACE_PIN_BYTES; it gives up after a minute. A loader is
  * used by one thread at a time; hr_loader_stop() alone may be called from any thread or from a
@@ -72,7 +74,7 @@ struct hr_loader_options {
 	uint64_t epochs;        /* 0 = endless */
 	uint32_t dp_rank;       /* 0 .. dp_world_size - 1: the data-parallel rank, never guessed */
 	uint32_t dp_world_size; /* 0 = 1 */
-	uint32_t slots;         /* batches in the ring, 2..1024; 0 = 4, or 2 + 2 * threads, for a
+	uint32_t slots;         /* batches in the ring, 2..1024; 0 = 4, or 2 + 2 * engines, for a
 				   GPU 2 + 8 * threads as long as a thread's fit 16 MiB */
 	uint32_t threads;       /* 0..256, see above */
 	uint64_t timeout_ns;    /* longest wait of hr_loader_next(), 0 = 60 s */

@@ -5,6 +5,7 @@
 #ifndef HR_BASE_SOURCE_H
 #define HR_BASE_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,9 @@ struct hr_source {
 	/* Fill @buf completely from @offset or fail. Return: 0 or -code. */
 	int (*read)(const struct hr_source *src, uint64_t offset, void *buf, size_t len);
 	void *ctx;
+	/* Begin to bring in what will be read, and do not wait. May be NULL. */
+	void (*ahead)(const struct hr_source *src, uint64_t offset, size_t len);
+	bool onward; /* what is read was announced, or is read from front to back: see head.c */
 };
 
 #endif

@@ -36,26 +36,15 @@ static int no_memory(const char *path)
 
 static int read_full(const struct hr_file *file, void *buf, size_t len, uint64_t offset)
 {
-	uint8_t *at = buf;
+	int ret = hr__file_read_alone(file, offset, buf, len);
 
-	while (len) {
-		ssize_t n = hr__sys->pread(file->fd, at, len, offset);
-
-		if (n == -EINTR)
-			continue;
-		if (n < 0)
-			return hr__fail((int)-n,
-					"%s: reading its header failed: %s; check the drive",
-					file->path, hr_strerror((int)n));
-		if (!n)
-			return hr__fail(HR_E_FILE_CHANGED,
-					"%s: ended while its header was read; is it still being "
-					"written?",
-					file->path);
-		at += n;
-		offset += (uint64_t)n;
-		len -= (size_t)n;
-	}
+	if (ret == -HR_E_FILE_CHANGED)
+		return hr__fail(HR_E_FILE_CHANGED,
+				"%s: ended while its header was read; is it still being written?",
+				file->path);
+	if (ret < 0)
+		return hr__fail(-ret, "%s: reading its header failed: %s; check the drive",
+				file->path, hr_strerror(ret));
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <headrace/file.h>
@@ -74,6 +75,18 @@ struct hr__file_stamp {
 
 /* One system call. Return: 0 or -errno. */
 int hr__file_stamp(struct hr_file *file, struct hr__file_stamp *out);
+
+/* hr__file_bring_in() - let the kernel begin to read these bytes, and no others, into the page cache. */
+void hr__file_bring_in(const struct hr_file *file, uint64_t offset, size_t len);
+
+/*
+ * hr__file_read_alone() - all of @len bytes through the page cache, of which no others are brought in: for
+ * heads and tables, see head.c. hr__file_read_onward() - for who reads the file from front to back, and
+ * wants the kernel to be ahead.
+ * Return: 0, -HR_E_FILE_CHANGED where the file ends before, or -errno.
+ */
+int hr__file_read_alone(const struct hr_file *file, uint64_t offset, void *buf, size_t len);
+int hr__file_read_onward(const struct hr_file *file, uint64_t offset, void *buf, size_t len);
 
 /* hr__file_attach() - hand @what over to the file; its drop() is called when the file goes. */
 void hr__file_attach(struct hr_file *file, struct hr__attachment *what);

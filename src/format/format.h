@@ -37,6 +37,8 @@ struct hr__field {
 	const struct hr__sizes *sizes;
 };
 
+struct hr__format_file;
+
 /* What a format says of one file. */
 struct hr__schema {
 	uint64_t count;    /* samples, those in @bad included */
@@ -51,6 +53,12 @@ struct hr__schema {
 	/* Samples are windows over one stream of tokens: field 0 has T + 1 elements, of which the first T
 	   and the last T are what a model sees. */
 	bool windows;
+	/*
+	 * Where locate() reads for each sample, else NULL: sample @index is going to be asked for, among
+	 * others. Begins to bring in what is read for it, so that all of that comes at once. To be called
+	 * before locate().
+	 */
+	void (*ahead)(const struct hr__format_file *ff, uint64_t index);
 };
 
 /* State of one parsed file; formats embed it as their first member if they need more. */

@@ -23,6 +23,7 @@
 struct mds {
 	struct hr__format_file ff;
 	const struct hr_source *src;
+	struct hr_source heads; /* the same: what is read here was announced by ahead() */
 	struct hr__mds_layout layout;
 	uint32_t *offsets;       /* count + 1; NULL when the samples are evenly spaced: */
 	uint32_t first, stride;  /* byte of sample 0, bytes of each */
@@ -215,6 +216,22 @@ static int refuse_column(const struct mds *m, const struct hr__mds_column *colum
 			hr__json_show(encoding, column->encoding), column->reason);
 }
 
+static void mds_ahead(const struct hr__format_file *ff, uint64_t index)
+{
+	const struct mds *m = (const struct mds *)ff;
+
+	if (m->src->ahead && index < ff->schema.count)
+		m->src->ahead(m->src, sample_begin(m, index),
+			      (size_t)m->layout.n_var * HR__MDS_SIZE_BYTES);
+}
+
+/* With several variable columns, is a column's place told by the head of the sample alone? */
+static bool told_by_head(const struct hr__mds_layout *l, const struct hr__mds_column *column)
+{
+	return l->n_var > 1 && column->var_before < l->n_var &&
+	       (column->var_before > 0 || !column->size);
+}
+
 static int choose_fields(struct mds *m, const struct hr_dataset_options *opts)
 {
 	struct hr__schema *schema = &m->ff.schema;
@@ -243,6 +260,8 @@ static int choose_fields(struct mds *m, const struct hr_dataset_options *opts)
 			field->face.bytes = m->sizes->max;
 		}
 		m->column_of[schema->n_fields++] = k;
+		if (told_by_head(l, column))
+			schema->ahead = mds_ahead;
 	}
 	if (left_out && (opts->fields || schema->n_fields == 0))
 		return refuse_column(m, left_out);
@@ -273,6 +292,8 @@ static int mds_open(const struct hr__format_args *args, struct hr__format_file *
 	if (!m)
 		return hr__fail(ENOMEM, "%s: no memory to open it", args->src->name);
 	m->src = args->src;
+	m->heads = *args->src;
+	m->heads.onward = true;
 	m->ff.ops = &hr__format_mds;
 	m->ff.schema.count = n;
 	rc = read_offsets(m, n);
@@ -299,7 +320,7 @@ static int read_head(const struct mds *m, uint64_t index, uint32_t len, uint32_t
 	uint8_t head[HR__FIELDS_MAX * HR__MDS_SIZE_BYTES];
 	const struct hr__mds_layout *l = &m->layout;
 	uint64_t begin = sample_begin(m, index), sum = 0;
-	int rc = m->src->read(m->src, begin, head, (size_t)l->n_var * HR__MDS_SIZE_BYTES);
+	int rc = m->src->read(&m->heads, begin, head, (size_t)l->n_var * HR__MDS_SIZE_BYTES);
 
 	if (rc < 0)
 		return rc;
@@ -338,7 +359,7 @@ static int mds_locate(const struct hr__format_file *ff, uint64_t index, uint32_t
 	own = len - l->n_var * HR__MDS_SIZE_BYTES - l->fixed_bytes; /* of all variable ones */
 	if (column->var_before == l->n_var) {
 		before = own;
-	} else if (l->n_var > 1 && (column->var_before > 0 || !column->size)) {
+	} else if (told_by_head(l, column)) {
 		rc = read_head(m, index, len, column->var_before, &before, &own);
 		if (rc < 0)
 			return rc;

@@ -51,6 +51,8 @@ int hr__assembler_init(struct hr__assembler *a, const struct hr__layout *layout,
 	a->cuts = calloc(a->cuts_room, sizeof(*a->cuts));
 	if (!a->ranges || !a->group_of || !a->groups || !a->cuts)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < ds->n_parts; i++)
+		a->ahead = a->ahead || ds->parts[i]->ff->schema.ahead;
 	for (uint32_t i = 0; i < n_keys; i++)
 		a->group_of[i] = NO_GROUP;
 	return 0;
@@ -368,6 +370,17 @@ static void start_batch(struct hr__assembler *a, struct hr__target *target,
 	}
 }
 
+/* What tells where the samples lie is brought in for all of them at once. */
+static void look_ahead(const struct hr__assembler *a, const uint64_t *ids)
+{
+	for (uint32_t i = 0; i < a->layout->batch_size; i++) {
+		struct hr__place place;
+
+		hr__dataset_find(a->ds, ids[i], &place);
+		hr__part_ahead(a->ds->parts[place.part], place.index);
+	}
+}
+
 /* One try. *@row: where it ended. */
 static int assemble(struct hr__assembler *a, const uint64_t *ids, struct hr__target *target,
 		    struct hr__requests *out, struct row *row)
@@ -396,8 +409,11 @@ int hr__assemble(struct hr__assembler *a, uint64_t *ids, struct hr__target *targ
 {
 	uint64_t samples = a->ds->info.samples;
 	struct row row = {.part = a->ds->parts[0]}; /* a batch has a row at least */
-	int rc = assemble(a, ids, target, out, &row);
+	int rc;
 
+	if (a->ahead)
+		look_ahead(a, ids);
+	rc = assemble(a, ids, target, out, &row);
 	/* Rare, so the batch is simply begun again. Only damage is passed over, nothing else that fails. */
 	for (uint32_t i = 0; i < SUBSTITUTES_MAX; i++) {
 		if ((rc != -HR_E_BAD_SAMPLE && rc != -HR_E_BAD_FORMAT) ||

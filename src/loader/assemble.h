@@ -6,6 +6,7 @@
 #ifndef HR_LOADER_ASSEMBLE_H
 #define HR_LOADER_ASSEMBLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <headrace/loader.h>
@@ -31,6 +32,7 @@ struct hr__assembler {
 	const struct hr__layout *layout;
 	const struct hr_dataset *ds;
 	int64_t padding;
+	bool ahead;              /* some file's locate() reads for each sample */
 	struct hr_range *ranges; /* of one value */
 	/* a group has the pieces of one file and one conversion: a chain in the order of rows */
 	uint32_t *group_of; /* per file and conversion: its number in this batch, or NO_GROUP */

@@ -442,6 +442,7 @@ int hr_dataset_locate(const struct hr_dataset *ds, uint64_t index, uint32_t fiel
 		ranges = malloc(most * sizeof(*ranges));
 	if (!ranges)
 		return hr__fail(ENOMEM, "sample %" PRIu64 ": no memory for its ranges", index);
+	hr__part_ahead(part, place.index);
 	rc = hr__part_locate(part, place.index, field, ranges);
 	if (rc > 0 && (uint32_t)rc > max)
 		rc = hr__fail(ENOSPC, "sample %" PRIu64 ": has %d ranges, room is for %" PRIu32,

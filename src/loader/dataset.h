@@ -67,6 +67,13 @@ void hr__dataset_put(struct hr_dataset *ds);
 /* Find sample @id < info.samples. */
 void hr__dataset_find(const struct hr_dataset *ds, uint64_t id, struct hr__place *out);
 
+/* hr__part_ahead() - comes before hr__part_locate(), for all samples that are wanted together. */
+static inline void hr__part_ahead(const struct hr__part *part, uint64_t index)
+{
+	if (part->ff->schema.ahead)
+		part->ff->schema.ahead(part->ff, index);
+}
+
 /* hr__part_locate() - as the format's locate(), by the dataset's number of a field. */
 static inline int hr__part_locate(const struct hr__part *part, uint64_t index, uint32_t field,
 				  struct hr_range *out)

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "base/sys.h"
 #include "base/util.h"
 #include "file/file.h"
 #include "loader/dataset.h"
@@ -18,27 +17,22 @@
 
 static int read_file(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
 {
-	const struct hr_file *file = src->ctx;
-	char *at = buf;
+	int rc = src->onward ? hr__file_read_onward(src->ctx, offset, buf, len)
+			     : hr__file_read_alone(src->ctx, offset, buf, len);
 
-	while (len > 0) {
-		ssize_t n = hr__sys->pread(file->fd, at, len, offset);
-
-		if (n == -EINTR)
-			continue;
-		if (n < 0)
-			return hr__fail((int)-n, "%s: reading its head failed: %s; check the drive",
-					src->name, hr_strerror((int)n));
-		if (n == 0)
-			return hr__fail(
-				HR_E_FILE_CHANGED,
+	if (rc == -HR_E_FILE_CHANGED)
+		return hr__fail(HR_E_FILE_CHANGED,
 				"%s: ended while its head was read; is it still being written?",
 				src->name);
-		at += n;
-		offset += (uint64_t)n;
-		len -= (size_t)n;
-	}
+	if (rc < 0)
+		return hr__fail(-rc, "%s: reading its head failed: %s; check the drive", src->name,
+				hr_strerror(rc));
 	return 0;
+}
+
+static void read_ahead(const struct hr_source *src, uint64_t offset, size_t len)
+{
+	hr__file_bring_in(src->ctx, offset, len);
 }
 
 /* Open a file for the part. @folder: its first @folder_len bytes go before @name. */
@@ -66,6 +60,7 @@ static int open_file(struct hr__part *part, const char *folder, size_t folder_le
 	}
 	o->src.name = o->path;
 	o->src.read = read_file;
+	o->src.ahead = read_ahead;
 	o->src.ctx = o->file;
 	o->next = part->opened;
 	part->opened = o;

@@ -52,7 +52,7 @@ static uint32_t batches_in_flight(const struct hr_loader *loader)
 		enough = hr__max(enough, 2); /* the device moves one while the next is built */
 	if (opts->threads == 0)
 		return opts->slots;
-	return (uint32_t)hr__max(1, hr__min(enough, opts->slots / opts->threads));
+	return (uint32_t)hr__max(1, hr__min(enough, opts->slots / loader->n_fillers));
 }
 
 int hr__filler_init(struct hr__filler *filler, struct hr_loader *loader, uint32_t index)
@@ -90,7 +90,7 @@ static uint64_t staging_share(const struct hr_loader *loader)
 	uint64_t block = STAGING_BLOCK;
 	uint64_t sample = hr__align_up(loader->ds->info.sample_bytes + block, block);
 	uint64_t batch = loader->opts.batch_size * sample;
-	uint64_t share = hr__staging_bytes(0) / hr__max(1, loader->opts.threads);
+	uint64_t share = hr__staging_bytes(0) / loader->n_fillers;
 
 	return hr__max(STAGING_MIN, hr__max(share, hr__min(batch, STAGING_MAX)));
 }
@@ -106,7 +106,7 @@ static bool is_alone(const struct hr_engine *engine)
 
 /*
  * Fillers copy side by side already: threads of the engines' own would only take turns with them. They
- * are for reading where there is no io_uring.
+ * are for reading where there is no io_uring, and for all that the threads would do where one fills.
  */
 int hr__filler_open(struct hr__filler *filler)
 {
@@ -116,8 +116,10 @@ int hr__filler_open(struct hr__filler *filler)
 
 	if (!opts.staging_bytes)
 		opts.staging_bytes = hr__align_up(staging_share(loader), STAGING_BLOCK);
-	if (loader->opts.threads > 1)
+	if (loader->n_fillers > 1)
 		opts.threads = 0;
+	else if (loader->opts.threads > 1)
+		opts.threads = (uint32_t)hr__max(opts.threads, loader->opts.threads);
 	if (hr__side_needed(&loader->side)) {
 		rc = hr_lane_open(loader->dev, NULL, &filler->lane);
 		if (rc < 0)

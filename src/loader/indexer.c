@@ -276,12 +276,14 @@ static int scan(struct side *side, const struct hr__opened *data, const struct h
 		const struct hr__index_data *before)
 {
 	struct hr__index_data after = {.size = 0};
+	struct hr_source src = data->src;
 	struct hr__index_writer *w;
 	int rc = hr__index_writer_open(&side->out, before, &w);
 
 	if (rc < 0)
 		return rc;
-	rc = ops->scan(&data->src, hr__index_writer_sink(w));
+	src.onward = true;
+	rc = ops->scan(&src, hr__index_writer_sink(w));
 	if (rc == 0)
 		rc = describe(data, ops, &after);
 	if (rc == 0 && (after.size != before->size || after.mtime_ns != before->mtime_ns ||

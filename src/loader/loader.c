@@ -21,7 +21,10 @@
 
 #define BATCH_MAX (1u << 20)
 #define SLOTS_MAX 1024u
-#define SLOTS_EACH_MAX 8u /* of a thread, by default */
+#define SLOTS_ALONE 4u
+#define SAMPLE_LARGE (1ull << 20)
+#define BATCH_LARGE (32ull << 20) /* in requests of a MiB enough for any drive */
+#define SLOTS_EACH_MAX 8u         /* of a thread, by default */
 #define SLOTS_EACH_BYTES (16ull << 20)
 #define THREADS_MAX 256u
 /* Registering a file takes as long as reading it three times; later epochs save a third at most. */
@@ -70,12 +73,30 @@ static uint32_t default_slots(const struct hr_loader *loader)
 	uint64_t each = 2;
 
 	if (loader->opts.threads == 0)
-		return 4;
+		return SLOTS_ALONE;
 	if (device)
 		each = hr__max(each,
 			       hr__min(SLOTS_EACH_MAX,
 				       SLOTS_EACH_BYTES / hr__max(loader->layout.batch_bytes, 1)));
-	return (uint32_t)hr__min(SLOTS_MAX, 2 + each * loader->opts.threads);
+	return (uint32_t)hr__min(SLOTS_MAX, 2 + each * loader->n_fillers);
+}
+
+/*
+ * How many threads fill batches, each its own. Where one batch of large samples keeps the drive busy,
+ * several would only be read side by side, and all be late: the first, which somebody waits for, by as
+ * many times as there are threads. They copy for one engine then. Conversions on the CPU are the
+ * exception: they want a thread each. For a GPU every engine has its own share of the bus.
+ */
+static uint32_t count_fillers(const struct hr_loader *loader)
+{
+	const struct hr__layout *layout = &loader->layout;
+	bool one = loader->ds->info.sample_bytes >= SAMPLE_LARGE &&
+		   layout->batch_bytes >= BATCH_LARGE &&
+		   loader->dev->caps & HR__MEM_CAP_HOST_VISIBLE;
+
+	for (uint32_t i = 0; i < layout->n_casts && one; i++)
+		one = layout->casts[i].from == layout->casts[i].to;
+	return one ? 1 : (uint32_t)hr__max(loader->opts.threads, 1);
 }
 
 static int check_length(const struct hr__schedule *schedule, const struct hr_loader_options *o)
@@ -103,7 +124,6 @@ static int allocate_ring(struct hr_loader *loader)
 	rc = hr__ring_init(&loader->ring, loader->opts.slots, &loader->layout, loader->buffer,
 			   &loader->side);
 	if (rc == 0) {
-		loader->n_fillers = loader->opts.threads ? loader->opts.threads : 1;
 		loader->fillers = calloc(loader->n_fillers, sizeof(*loader->fillers));
 		if (!loader->fillers)
 			rc = -ENOMEM;
@@ -200,6 +220,7 @@ static int open_loader(struct hr_loader *loader, const struct hr_loader_options 
 	rc = hr__layout_init(&loader->layout, loader->ds, &loader->opts);
 	if (rc < 0)
 		return rc;
+	loader->n_fillers = count_fillers(loader);
 	if (loader->opts.slots == 0)
 		loader->opts.slots = default_slots(loader);
 	rc = hr__order_plan_new(loader->ds, &loader->opts, &loader->plan);

@@ -63,8 +63,8 @@ struct hr_loader {
 	struct hr__order_plan *plan;
 	struct hr__schedule schedule; /* changes only while all fillers rest */
 	struct hr__ring ring;
-	struct hr__filler *fillers; /* max(threads, 1) */
-	uint32_t n_fillers;
+	struct hr__filler *fillers;
+	uint32_t n_fillers;             /* max(threads, 1), or 1 for large batches */
 	struct hr__registrar registrar; /* with threads, unless a path was chosen that has no use */
 	struct hr_queue_info queue;
 	uint32_t fork_generation;

@@ -188,6 +188,54 @@ static void several_variable_columns(void **state)
 	ff->ops->close(ff);
 }
 
+static struct {
+	uint64_t offset;
+	size_t len;
+	uint32_t calls;
+} announced;
+
+static void announce(const struct hr_source *src, uint64_t offset, size_t len)
+{
+	announced.offset = offset;
+	announced.len = len;
+	announced.calls++;
+}
+
+/* Heads of samples that locate() will read are announced, and nothing else. */
+static void heads_ahead(void **state)
+{
+	static const uint32_t lens[] = {15 + 7, 15, 15 + 7};
+	static const struct {
+		const char *field;
+		bool ahead;
+	} cases[] = {{NULL, true}, {"a", false}, {"b", true}, {"e", false}};
+
+	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+		const char *fields[] = {cases[k].field};
+		struct hr_dataset_options opts = {.n_fields = fields[0] != NULL,
+						  .fields = fields[0] ? fields : NULL};
+		struct format_bytes all = {.n_files = 0};
+		struct hr__format_file *ff;
+		struct shard s;
+
+		memset(&announced, 0, sizeof(announced));
+		begin_shard(&s, SEVERAL, lens, 3);
+		format_bytes_add(&all, "shard.00000.mds", s.bytes, s.len, 0);
+		all.files[0].src.ahead = announce;
+		assert_int_equal(format_bytes_open(&all, &hr__format_mds, &opts, &ff), 0);
+		assert_int_equal(ff->schema.ahead != NULL, cases[k].ahead);
+		if (cases[k].ahead)
+			ff->schema.ahead(ff, 2);
+		assert_int_equal(announced.calls, cases[k].ahead);
+		assert_int_equal(announced.offset, cases[k].ahead ? sample_at(&s, 2) : 0);
+		assert_int_equal(announced.len, cases[k].ahead ? 8 : 0);
+		if (cases[k].ahead)
+			ff->schema.ahead(ff, 3); /* there is none */
+		assert_int_equal(announced.calls, cases[k].ahead);
+		ff->ops->close(ff);
+	}
+}
+
 static void encodings(void **state)
 {
 	static const struct {
@@ -575,6 +623,7 @@ int main(void)
 		cmocka_unit_test(fixed_columns),
 		cmocka_unit_test(one_variable_column),
 		cmocka_unit_test(several_variable_columns),
+		cmocka_unit_test(heads_ahead),
 		cmocka_unit_test(encodings),
 		cmocka_unit_test(configs_refused),
 		cmocka_unit_test(columns_left_out),

@@ -333,6 +333,41 @@ static void numbers_about_it(void **state)
 	fixture_close(&f);
 }
 
+/* Where one batch is enough for the drive it comes first and whole, and the threads copy for it. */
+static void large_batches(void **state)
+{
+	struct fixture f = {.n_files = 1,
+			    .seq_len = (512u << 10) - 1, /* a sample has a MiB */
+			    .dtype = HR_DTYPE_U16,
+			    .tokens = {33u << 19}};
+	static const struct {
+		uint32_t batch_size;
+		enum hr_dtype out;
+		uint32_t fillers; /* on the host */
+	} cases[] = {{32, HR_DTYPE_U16, 1}, {31, HR_DTYPE_U16, 3}, {32, HR_DTYPE_I32, 3}};
+
+	fixture_open(&f);
+	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+		struct hr_loader_options o = {.batch_size = cases[k].batch_size,
+					      .out_dtype = cases[k].out,
+					      .threads = 3,
+					      .slots = k ? 3 : 0,
+					      .epochs = 1};
+		struct hr_loader *loader = open_loader(&f, o);
+		bool host = loader->dev->caps & HR__MEM_CAP_HOST_VISIBLE;
+		const struct hr_batch *batch = next_batch(loader);
+
+		assert_int_equal(loader->n_fillers, host ? cases[k].fillers : 3);
+		if (k == 0) {
+			assert_int_equal(loader->opts.slots, host ? 4 : 8);
+			check_batch(&f, loader, batch, false);
+		}
+		expect_ok(hr_loader_release(loader, batch, NULL));
+		hr_loader_close(loader);
+	}
+	fixture_close(&f);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -344,6 +379,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(last_step_is_padded),
 		cmocka_unit_test(file_order),
 		cmocka_unit_test(numbers_about_it),
+		cmocka_unit_test(large_batches),
 	};
 
 	if (argc > 1)

@@ -230,32 +230,36 @@ static bool journals_data(const struct hr_file *file, const struct hr__fsinfo *f
 	       (flags & (FS_JOURNAL_DATA_FL | FS_INLINE_DATA_FL));
 }
 
-static void find_direct(struct hr_file *file, const struct hr__fsinfo *fs, void *buf)
+/* Return: 0, or -errno where only the number of open files stands in the way. */
+static int find_direct(struct hr_file *file, const struct hr__fsinfo *fs, void *buf)
 {
 	if (fs->direct == HR__DIRECT_NO) {
 		no_direct(file, "%s", fs->why);
-		return;
+		return 0;
 	}
 	if (journals_data(file, fs)) {
 		no_direct(file,
 			  "%s journals the data of this file or keeps it in the inode; mount "
 			  "with data=ordered or copy the file",
 			  file->fs_name);
-		return;
+		return 0;
 	}
 	file->fd_direct = hr__file_reopen(file, file->fd, O_DIRECT);
 	if (file->fd_direct == -EINVAL) {
 		no_direct(file, "%s does not support O_DIRECT", file->fs_name);
-		return;
+		return 0;
 	}
+	if (file->fd_direct == -EMFILE || file->fd_direct == -ENFILE)
+		return file->fd_direct;
 	if (file->fd_direct < 0) {
 		no_direct(file, "opening the file again with O_DIRECT failed: %s",
 			  hr_strerror(file->fd_direct));
-		return;
+		return 0;
 	}
 	find_alignment(file, fs, buf);
 	if (file->fd_direct >= 0 && fs->direct != HR__DIRECT_YES)
 		check_honesty(file, fs, buf);
+	return 0;
 }
 
 /* A read of nothing: at the end of the file, so that no page is brought in by asking. */
@@ -297,8 +301,10 @@ int hr__geometry_find(struct hr_file *file)
 		return -ENOMEM;
 	/* btrfs falls back to the page cache when the memory is not faulted in. */
 	memset(buf, 0, ALIGN_MAX);
-	find_direct(file, &fs, buf);
+	err = find_direct(file, &fs, buf);
 	free(buf);
+	if (err < 0)
+		return err;
 	file->nowait = find_nowait(file);
 	return 0;
 }

@@ -12,11 +12,11 @@
 #include "base/fail.h"
 #include "base/sys.h"
 #include "base/util.h"
-#include "file/file.h"
+#include "file/rest.h"
 #include "loader/dataset.h"
 #include "loader/indexer.h"
 
-static int read_file(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
+static int read_open(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
 {
 	const struct hr_file *file = src->ctx;
 	char *at = buf;
@@ -41,6 +41,32 @@ static int read_file(const struct hr_source *src, uint64_t offset, void *buf, si
 	return 0;
 }
 
+static int read_file(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
+{
+	struct hr_file *file = src->ctx;
+	int rc = hr__file_hold(file, true);
+
+	if (rc < 0)
+		return rc;
+	rc = read_open(src, offset, buf, len);
+	hr__file_release(file);
+	return rc;
+}
+
+/* How long it is now. */
+static int find_size(struct hr__opened *o)
+{
+	int rc = hr__file_hold(o->file, true);
+
+	if (rc < 0)
+		return rc;
+	rc = hr__file_size(o->file, &o->src.size);
+	hr__file_release(o->file);
+	if (rc < 0)
+		hr__fail(-rc, "%s: its size cannot be read: %s", o->path, hr_strerror(rc));
+	return rc;
+}
+
 /* Open a file for the part. @folder: its first @folder_len bytes go before @name. */
 static int open_file(struct hr__part *part, const char *folder, size_t folder_len, const char *name,
 		     struct hr__opened **out)
@@ -53,12 +79,9 @@ static int open_file(struct hr__part *part, const char *folder, size_t folder_le
 		return hr__fail(ENOMEM, "%s: no memory to open it", name);
 	memcpy(o->path, folder, folder_len);
 	memcpy(o->path + folder_len, name, name_len + 1);
-	rc = hr_file_open(o->path, HR_FILE_READ, &o->file);
-	if (rc == 0) {
-		rc = hr__file_size(o->file, &o->src.size);
-		if (rc < 0)
-			hr__fail(rc, "%s: its size cannot be read: %s", o->path, hr_strerror(rc));
-	}
+	rc = hr__rest_open(o->path, &o->file);
+	if (rc == 0)
+		rc = find_size(o);
 	if (rc < 0) {
 		hr_file_close(o->file);
 		free(o);

@@ -504,6 +504,7 @@ int64_t hr_file_register(struct hr_file *file, struct hr_device *dev, uint64_t o
 	struct hr__mapping *m;
 	uint64_t size, end, now = hr__now_ns();
 	char reason[160];
+	int64_t ready;
 	int ret;
 
 	if (!file || !dev)
@@ -511,15 +512,18 @@ int64_t hr_file_register(struct hr_file *file, struct hr_device *dev, uint64_t o
 	if (hr__mapping_check(file, dev, true, reason, sizeof(reason)))
 		return hr__fail(HR_E_PATH_REFUSED, "%s: the path pagecache to %s is refused: %s",
 				file->path, dev->info.name, reason);
+	if (hr__add_overflows(now, timeout_ns, &end))
+		end = UINT64_MAX;
+	ret = hr__file_hold(file, true);
+	if (ret < 0)
+		return ret;
 	ret = hr__file_size(file, &size);
 	if (!ret)
 		ret = hr__mapping_get(file, dev, false, &m);
-	if (ret)
-		return ret;
-	if (offset >= size)
-		return 0;
-	len = hr__min(len ? len : size, size - offset);
-	if (hr__add_overflows(now, timeout_ns, &end))
-		end = UINT64_MAX;
-	return hr__mapping_prepare(m, offset, len, true, hr__mapping_tick(), end, &work);
+	ready = ret;
+	if (!ret && offset < size)
+		ready = hr__mapping_prepare(m, offset, hr__min(len ? len : size, size - offset),
+					    true, hr__mapping_tick(), end, &work);
+	hr__file_release(file);
+	return ready;
 }

@@ -223,9 +223,10 @@ static int explain_refusal(const char *path, int err)
 }
 
 /* The last step of open and import: file->fd is open and identified. */
-static int finish(struct hr_file *file, const char *name, struct hr_file **out)
+static int finish(struct hr_file *file, const char *name, struct hr__fs_memo *memo,
+		  struct hr_file **out)
 {
-	int err = hr__geometry_find(file);
+	int err = hr__geometry_find(file, memo);
 
 	if (err < 0)
 		return hr__file_fail_open(err, name);
@@ -233,7 +234,7 @@ static int finish(struct hr_file *file, const char *name, struct hr_file **out)
 	return 0;
 }
 
-int hr_file_open(const char *path, uint32_t flags, struct hr_file **out)
+int hr__file_open(const char *path, uint32_t flags, struct hr__fs_memo *memo, struct hr_file **out)
 {
 	struct hr_file *file;
 	int o, err;
@@ -256,8 +257,8 @@ int hr_file_open(const char *path, uint32_t flags, struct hr_file **out)
 	if (err < 0)
 		goto err_put;
 	/* Left set, it would make io_uring give up where it should wait. */
-	fcntl(file->fd, F_SETFL, fcntl(file->fd, F_GETFL) & ~O_NONBLOCK);
-	err = finish(file, path, out);
+	fcntl(file->fd, F_SETFL, 0);
+	err = finish(file, path, memo, out);
 	if (err < 0)
 		goto err_put;
 	return 0;
@@ -265,6 +266,11 @@ int hr_file_open(const char *path, uint32_t flags, struct hr_file **out)
 err_put:
 	hr__file_put(file);
 	return err;
+}
+
+int hr_file_open(const char *path, uint32_t flags, struct hr_file **out)
+{
+	return hr__file_open(path, flags, NULL, out);
 }
 
 /* What the caller's descriptor may do. Return: HR_FILE_* or 0 for neither reading nor writing. */
@@ -330,7 +336,7 @@ int hr_file_import(int fd, const char *path, struct hr_file **out)
 	err = make_private(file, status, name);
 	if (err < 0)
 		goto err_put;
-	err = finish(file, name, out);
+	err = finish(file, name, NULL, out);
 	if (err < 0)
 		goto err_put;
 	return 0;

@@ -109,6 +109,10 @@ static inline bool hr__file_is_open(const struct hr_file *file)
 /* open(2) of @path failed with @err: the sentence. Return: @err. */
 int hr__file_fail_open(int err, const char *path);
 
+/* hr__file_open() - as hr_file_open(). @memo: as of hr__fsinfo_find(). */
+struct hr__fs_memo;
+int hr__file_open(const char *path, uint32_t flags, struct hr__fs_memo *memo, struct hr_file **out);
+
 /* hr__file_new() - a file without descriptors, one reference, or NULL. */
 struct hr_file *hr__file_new(const char *path, uint32_t flags);
 

@@ -32,6 +32,7 @@
 #define SHARE 4u      /* this part of RLIMIT_NOFILE; the rest is the program's */
 #define LIMIT_MIN 16u /* descriptors: an engine needs one file at a time, its depth likes more */
 #define FDS_MAX 2u    /* of a file */
+#define MEMO_NS 100000000u /* for which a mount is taken to be as it was */
 #define FUSE_MAGIC 0x65735546u
 
 static struct {
@@ -167,7 +168,7 @@ static bool close_one(void)
 	return true;
 }
 
-/* The program may change it at any time. */
+/* Asked with every new file: a program may change it. */
 static uint64_t limit_now(void)
 {
 	struct rlimit files;
@@ -182,7 +183,6 @@ static int reserve(uint32_t n, bool must)
 {
 	struct hr__rest_counts *c = &rest.counts;
 
-	c->limit = limit_now();
 	while (c->open + n > c->limit) {
 		if (close_one())
 			continue;
@@ -239,16 +239,16 @@ static uint64_t device_of(const struct statx *stx)
 static const char *difference(const struct hr_file *file, const struct statx *stx)
 {
 	const struct hr__rest *r = file->rest;
+	bool born = r->birth_ns && (stx->stx_mask & STATX_BTIME);
 
-	if (device_of(stx) != file->dev || (r->inode_lasts && stx->stx_ino != file->ino))
+	if (device_of(stx) != file->dev || !S_ISREG(stx->stx_mode) ||
+	    (r->inode_lasts && stx->stx_ino != file->ino) ||
+	    (r->inode_lasts && born && nanoseconds(&stx->stx_btime) != r->birth_ns))
 		return "another file has its name";
 	if (stx->stx_size != r->size)
 		return "its size is another";
 	if (nanoseconds(&stx->stx_mtime) != r->mtime_ns)
 		return "it was written to";
-	if (r->inode_lasts && r->birth_ns && (stx->stx_mask & STATX_BTIME) &&
-	    nanoseconds(&stx->stx_btime) != r->birth_ns)
-		return "another file has its name";
 	return NULL;
 }
 
@@ -261,41 +261,54 @@ static int changed(const struct hr_file *file, const char *why)
 		file->path, why);
 }
 
-/* Open the file again, with the descriptors that it had. Return: 0, or -code with a sentence. */
-static int reopen(struct hr_file *file)
+/* One descriptor of the file as it was. Return: it, or -code with a sentence. */
+static int open_same(const struct hr_file *file, int extra)
 {
+	int fd = hr__sys->open(file->rest->path,
+			       O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | extra, 0);
 	const char *why;
 	struct statx stx;
-	int err, fd;
+	int err;
 
-	fd = hr__sys->open(file->rest->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
 	if (fd == -ENOENT || fd == -ENOTDIR)
 		return changed(file, "it is not there any more");
 	if (fd < 0)
 		return hr__file_fail_open(fd, file->path);
 	memset(&stx, 0, sizeof(stx));
 	err = hr__sys->statx_fd(fd, STATX_BASIC_STATS | STATX_BTIME, &stx);
-	why = err < 0 ? NULL : difference(file, &stx);
-	if (err == 0 && why)
-		err = changed(file, why);
-	else if (err < 0)
-		hr__file_fail_open(err, file->path);
 	if (err < 0) {
 		hr__sys->close(fd);
-		return err;
+		return hr__file_fail_open(err, file->path);
+	}
+	why = difference(file, &stx);
+	if (why) {
+		hr__sys->close(fd);
+		return changed(file, why);
 	}
 	/* Left set, O_NONBLOCK would make io_uring give up where it should wait. */
-	fcntl(fd, F_SETFL, 0);
-	if (hr__file_has_direct(file)) {
-		int direct = hr__file_reopen(file, fd, O_DIRECT);
+	fcntl(fd, F_SETFL, extra);
+	return fd;
+}
 
+/*
+ * Open the file again, with the descriptors that it had. Both by its name: by way of /proc/self/fd the second
+ * one would take as long as all the rest. Return: 0, or -code with a sentence.
+ */
+static int reopen(struct hr_file *file)
+{
+	int fd = open_same(file, 0), direct = -1;
+
+	if (fd < 0)
+		return fd;
+	if (hr__file_has_direct(file)) {
+		direct = open_same(file, O_DIRECT);
 		if (direct < 0) {
 			hr__sys->close(fd);
-			return hr__file_fail_open(direct, file->path);
+			return direct;
 		}
-		file->fd_direct = direct;
 	}
 	file->fd = fd;
+	file->fd_direct = direct;
 	return 0;
 }
 
@@ -363,20 +376,21 @@ void hr__rest_leave(struct hr_file *file)
 	pthread_mutex_unlock(&rest.lock);
 	close_remains(&remains);
 	give_back(remains.n_fds);
-	free(file->rest->path);
+	if (file->rest->path != file->path)
+		free(file->rest->path);
 	free(file->rest);
 }
 
 /* -- how files come to rest ------------------------------------------------------------------- */
 
-/* A path that leads to the same place from everywhere. Return: to be freed, or NULL. */
-static char *absolute(const char *path)
+/* A path that leads to the same place from everywhere: @path, or one to be freed, or NULL. */
+static char *absolute(char *path)
 {
 	char *folder, *out;
 	size_t room;
 
 	if (*path == '/')
-		return strdup(path);
+		return path;
 	folder = getcwd(NULL, 0);
 	if (!folder)
 		return NULL;
@@ -442,8 +456,23 @@ static void reserve_first(uint32_t n)
 
 	pthread_once(&once, watch_fork);
 	pthread_mutex_lock(&rest.lock);
+	rest.counts.limit = limit_now();
 	reserve(n, true);
 	pthread_mutex_unlock(&rest.lock);
+}
+
+/* The file system of the last files of this thread. */
+static struct hr__fs_memo *memo_now(void)
+{
+	static _Thread_local struct hr__fs_memo memo;
+	static _Thread_local uint64_t until_ns;
+	uint64_t now = hr__now_ns();
+
+	if (now >= until_ns) {
+		memo.mount_id = 0;
+		until_ns = now + MEMO_NS;
+	}
+	return &memo;
 }
 
 int hr__rest_open(const char *path, struct hr_file **out)
@@ -453,7 +482,7 @@ int hr__rest_open(const char *path, struct hr_file **out)
 
 	reserve_first(FDS_MAX);
 	do {
-		err = hr_file_open(path, HR_FILE_READ, &file);
+		err = hr__file_open(path, HR_FILE_READ, memo_now(), &file);
 	} while (err < 0 && make_way(err));
 	if (err == 0 && !file->is_block_device) {
 		err = begin_rest(file, FDS_MAX);

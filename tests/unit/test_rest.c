@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_rest - files that rest: never more descriptors than the limit, the right bytes whenever a file is held,
- * none closed under a hold, and every way in which a file may have changed meanwhile refused by name. How: the
- * table of system calls counts what is open at each moment, and fails where a test wants it to.
+ * test_rest - files that rest: never more descriptors than the limit, the right bytes whenever a file is
+ * held, none closed under a hold, and every way in which a file may have changed meanwhile refused by name.
+ * How: the table of system calls counts what is open at each moment, and fails where a test wants it to.
  */
 #include <pthread.h>
 #include <sys/resource.h>

@@ -73,20 +73,20 @@ static int open_file(struct hr__part *part, const char *folder, size_t folder_le
 {
 	size_t name_len = strlen(name);
 	struct hr__opened *o = calloc(1, sizeof(*o) + folder_len + name_len + 1);
+	struct hr_file *file;
 	int rc;
 
 	if (!o)
 		return hr__fail(ENOMEM, "%s: no memory to open it", name);
 	memcpy(o->path, folder, folder_len);
 	memcpy(o->path + folder_len, name, name_len + 1);
-	rc = hr__rest_open(o->path, &o->file);
-	if (rc == 0)
-		rc = find_size(o);
-	if (rc < 0) {
-		hr_file_close(o->file);
-		free(o);
-		return rc;
-	}
+	rc = hr__rest_open(o->path, &file);
+	if (rc < 0)
+		goto err_free;
+	o->file = file;
+	rc = find_size(o);
+	if (rc < 0)
+		goto err_close;
 	o->src.name = o->path;
 	o->src.read = read_file;
 	o->src.ctx = o->file;
@@ -94,6 +94,12 @@ static int open_file(struct hr__part *part, const char *folder, size_t folder_le
 	part->opened = o;
 	*out = o;
 	return 0;
+
+err_close:
+	hr_file_close(file);
+err_free:
+	free(o);
+	return rc;
 }
 
 /* The file itself: it was opened before its siblings. */

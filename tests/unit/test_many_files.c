@@ -402,7 +402,7 @@ static void indexes_without_a_name(void **state)
 
 	for (uint32_t k = 0; k < FILES; k++) {
 		file_path(path, sizeof(path), "tar", k);
-		strcat(path, ".hrindex");
+		snprintf(path + strlen(path), 16, ".hrindex");
 		assert_int_equal(unlink(path), 0);
 	}
 	sys.open = open_but_new;

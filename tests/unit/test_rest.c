@@ -382,6 +382,7 @@ static void other_folder(void **state)
 /* The program has taken all other descriptors: files that nobody needs make way. */
 static void full_process(void **state)
 {
+	struct hr_file *another = NULL;
 	int taken[4 * LIMIT], n = 0;
 
 	open_all();
@@ -398,6 +399,13 @@ static void full_process(void **state)
 	assert_int_equal(hr__file_hold(files[7], false), 1);
 	check_bytes(files[7], 7, 0);
 	hr__file_release(files[7]);
+	/* Also for a new one, which is none the worse for it. */
+	assert_int_equal(hr__rest_open(paths[40], &another), 0);
+	assert_int_equal(hr__file_has_direct(another), hr__file_has_direct(files[40]));
+	assert_true(hr__file_hold(another, true) >= 0);
+	check_bytes(another, 40, 2);
+	hr__file_release(another);
+	hr_file_close(another);
 	while (n)
 		close(taken[--n]);
 	close_all();

@@ -8,8 +8,9 @@
  * call: descriptors are counted before they are opened and until they are closed, so their number is never
  * above the limit, but for those who hold nothing yet and must go on (one file a thread).
  *
- * The open files are a ring with a hand ("second chance"): a file that was used since the hand last came by
- * is passed over once, which is the order of last use but for a turn of the hand, without a write per use.
+ * The open files are a ring with a hand ("second chance"), new ones come last: one that was used again since the
+ * hand last came by is passed over once. That is nearly the order of last use, without a write per use, and
+ * files that are read once do not push out those that are read all the time.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -355,10 +356,8 @@ int hr__file_wake(struct hr_file *file, bool must)
 		pthread_cond_broadcast(&rest.changed);
 	}
 	/* Under the lock nobody puts it to rest. */
-	if (err >= 0) {
+	if (err >= 0)
 		atomic_fetch_add_explicit(&file->holds, 1, memory_order_relaxed);
-		atomic_store_explicit(&file->rest->used, true, memory_order_relaxed);
-	}
 	pthread_mutex_unlock(&rest.lock);
 	return err;
 }
@@ -392,8 +391,8 @@ static char *absolute(char *path)
 	if (*path == '/')
 		return path;
 	folder = getcwd(NULL, 0);
-	if (!folder)
-		return NULL;
+	if (!folder) /* it was removed: where the path leads then is looked at when it is used */
+		return path;
 	room = strlen(folder) + strlen(path) + 2;
 	out = malloc(room);
 	if (out)
@@ -441,7 +440,7 @@ static int begin_rest(struct hr_file *file, uint32_t n)
 		return hr__file_fail_open(err, file->path);
 	}
 	r->n_fds = file->fd_direct >= 0 ? 2 : 1;
-	atomic_init(&r->used, true);
+	atomic_init(&r->used, false);
 	pthread_mutex_lock(&rest.lock);
 	file->rest = r;
 	rest.counts.open -= n - r->n_fds;

@@ -122,7 +122,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Descriptors of this process that lead into the test's folder. */
+/* Descriptors of this process that lead into the test's folder; 0 without /proc. */
 static uint32_t count_files(void)
 {
 	DIR *all = opendir("/proc/self/fd");
@@ -130,14 +130,14 @@ static uint32_t count_files(void)
 	struct dirent *each;
 	uint32_t n = 0;
 
-	assert_non_null(all);
-	while ((each = readdir(all))) {
+	while (all && (each = readdir(all))) {
 		char to[600];
 		ssize_t got = readlinkat(dirfd(all), each->d_name, to, sizeof(to));
 
 		n += got > (ssize_t)len && memcmp(to, root, len) == 0;
 	}
-	closedir(all);
+	if (all)
+		closedir(all);
 	return n;
 }
 

@@ -20,6 +20,7 @@
 #define LIMIT 16 /* descriptors, for RLIMIT_NOFILE / 4 or less */
 #define THREADS 4u
 #define ROUNDS 3000u
+#define FUSE_MAGIC 0x65735546
 
 static char *dir;
 static char *paths[FILES];
@@ -65,6 +66,17 @@ static int failing_statx(int fd, unsigned int mask, struct statx *stx)
 	return is_due(&fail_statx_in) ? fail_code : hr__sys_real.statx_fd(fd, mask, stx);
 }
 
+static bool is_fuse;
+
+static int fstatfs_of(int fd, struct statfs *st)
+{
+	int err = hr__sys_real.fstatfs(fd, st);
+
+	if (is_fuse)
+		st->f_type = FUSE_MAGIC;
+	return err;
+}
+
 /* -- the files -------------------------------------------------------------------------------- */
 
 /* Where byte @i of file @k comes from in the pattern: no two files are alike. */
@@ -100,6 +112,7 @@ static int set_up(void **state)
 	counting.open = counted_open;
 	counting.close = counted_close;
 	counting.statx_fd = failing_statx;
+	counting.fstatfs = fstatfs_of;
 	hr__sys = &counting;
 	if (getrlimit(RLIMIT_NOFILE, &before))
 		return -1;
@@ -339,6 +352,24 @@ static void changed_ones_are_refused(void **state)
 	}
 }
 
+/* Inodes of FUSE say nothing; the rest does. */
+static void numbers_of_fuse(void **state)
+{
+	is_fuse = true;
+	open_all();
+	is_fuse = false;
+	send_to_rest(4);
+	send_to_rest(5);
+	replace_alike(paths[4], 4);
+	write_pattern(paths[5], 5, FILE_BYTES + 1);
+	assert_int_equal(hr__file_hold(files[4], true), 1);
+	hr__file_release(files[4]);
+	assert_int_equal(hr__file_hold(files[5], true), -HR_E_FILE_CHANGED);
+	close_all();
+	write_pattern(paths[4], 4, FILE_BYTES);
+	write_pattern(paths[5], 5, FILE_BYTES);
+}
+
 /* What changes only the inode: a mode, a second name, another place and back. */
 static void harmless_changes(void **state)
 {
@@ -557,10 +588,11 @@ int main(int argc, char **argv)
 	const struct CMUnitTest all[] = {
 		cmocka_unit_test(bounded),          cmocka_unit_test(recent_ones_stay),
 		cmocka_unit_test(held_ones_stay),   cmocka_unit_test(changed_ones_are_refused),
-		cmocka_unit_test(harmless_changes), cmocka_unit_test(other_folder),
-		cmocka_unit_test(full_process),     cmocka_unit_test(failing_calls),
-		cmocka_unit_test(adopted),          cmocka_unit_test(many_threads),
-		cmocka_unit_test(in_a_child),       cmocka_unit_test(ordinary_files),
+		cmocka_unit_test(harmless_changes), cmocka_unit_test(numbers_of_fuse),
+		cmocka_unit_test(other_folder),     cmocka_unit_test(full_process),
+		cmocka_unit_test(failing_calls),    cmocka_unit_test(adopted),
+		cmocka_unit_test(many_threads),     cmocka_unit_test(in_a_child),
+		cmocka_unit_test(ordinary_files),
 	};
 
 	return cmocka_run_group_tests(all, set_up, tear_down);

@@ -170,9 +170,8 @@ static int select_samples(const char *path, struct hr_dataset **ds)
 }
 
 /*
- * A dataset keeps its files open, two or three descriptors each. The soft limit is low for the sake of
- * programs that use select(), which this one does not. Where it stays, opening tells which file was too
- * many.
+ * A quarter of the limit is for files of datasets, two descriptors each: those that stay open need not be
+ * opened again. The soft limit is low for the sake of programs that use select(), which this one does not.
  */
 static void allow_files(void)
 {

@@ -354,6 +354,7 @@ static void add_io(json_t *out, const struct hr_stats *io)
 		{"retries", io->retries},
 		{"direct_refused", io->direct_refused},
 		{"reread", io->reread},
+		{"reopened", io->reopened},
 		{"registered_bytes", io->registered_bytes},
 	};
 
@@ -383,6 +384,7 @@ static int report_json(struct job *job, const struct hr_stats *io)
 	json_object_set_new(out, "corrupt_samples", json_integer((json_int_t)job->data.corrupt));
 	json_object_set_new(out, "substituted_samples", json_integer((json_int_t)job->substituted));
 	json_object_set_new(out, "register_reason", json_string(job->info.register_reason));
+	json_object_set_new(out, "reopen_reason", json_string(job->info.reopen_reason));
 	json_object_set_new(out, "queue", cli_json_queue(&job->info.queue));
 	json_object_set_new(out, "verified",
 			    json_boolean(job->verifier && job->steps && !job->mismatch));
@@ -441,6 +443,9 @@ static int report_human(struct job *job, const struct hr_stats *io)
 	cli_row("registered", "%s in %.3f s%s%s", cli_bytes(text, (double)io->registered_bytes),
 		cli_seconds(io->register_ns), job->info.register_reason[0] ? ": " : "",
 		job->info.register_reason);
+	if (io->reopened || job->info.reopen_reason[0])
+		cli_row("reopened", "%" PRIu64 " times a file%s%s", io->reopened,
+			job->info.reopen_reason[0] ? ": " : "", job->info.reopen_reason);
 	cli_row("queue", "%s%s%s", job->info.queue.name, job->info.queue.reason[0] ? ": " : "",
 		job->info.queue.reason);
 	if (job->verifier)

@@ -138,12 +138,14 @@ PyObject *headrace_loader_info(PyObject *self, PyObject *args)
 		return NULL;
 	hr_loader_info(loader, &info);
 	hr_loader_stats(loader, &stats);
-	return Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:K,s:d}", "steps_per_epoch",
+	return Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:K,s:d,s:K,s:s}", "steps_per_epoch",
 			     (unsigned long long)info.steps_per_epoch, "batch_bytes",
 			     (unsigned long long)info.batch_bytes, "ring_bytes",
 			     (unsigned long long)info.ring_bytes, "slots", info.slots, "threads",
 			     info.threads, "batches", (unsigned long long)stats.batches,
-			     "waited_seconds", (double)stats.wait_ns / 1e9);
+			     "waited_seconds", (double)stats.wait_ns / 1e9, "reopened",
+			     (unsigned long long)stats.io.reopened, "reopen_reason",
+			     info.reopen_reason);
 }
 
 /* (batch, epoch, step, valid, ids, longest, [(name, dtype, shape, strides, address, host address or 0)]) */

@@ -91,6 +91,10 @@ struct hr_dataset_info {
  * @paths: @n paths, copied: files, or folders: one with an index.json is what that says, any other one
  *         the files of the format in it, by name. Samples never cross from one file into the next.
  *
+ * Any number of files: those of all datasets together take a quarter of RLIMIT_NOFILE, 16 descriptors
+ * at least. When there are more, the least recently used ones are closed, and opened again when they are
+ * read. A file that was replaced, removed or changed meanwhile fails that read with -HR_E_FILE_CHANGED.
+ *
  * Return: 0, -errno, -HR_E_NOT_A_FILE, -HR_E_EMPTY_FILE, -HR_E_BAD_FORMAT, -HR_E_UNKNOWN_FORMAT,
  * -HR_E_BAD_DTYPE, -HR_E_TOO_SHORT, -HR_E_BAD_SAMPLE, -HR_E_NO_INDEX, -EINVAL, -ENOMEM;
  * hr_error_detail() has the sentence.

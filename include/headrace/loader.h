@@ -142,6 +142,8 @@ struct hr_loader_info {
 	struct hr_queue_info queue; /* of the first engine */
 	/* Why not all of the data is ready for the path pagecache; "" while that is being seen to. */
 	char register_reason[192];
+	/* Why files are closed and opened again, hr_stats.reopened times; "" if all may stay open. */
+	char reopen_reason[192];
 };
 
 struct hr_loader_stats {

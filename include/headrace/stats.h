@@ -39,7 +39,8 @@ struct hr_stats {
 	uint64_t direct_refused; /* segments that went buffered because direct I/O was impossible */
 	uint64_t registered_bytes; /* of mapped files, made ready for the path pagecache */
 	uint64_t register_ns;      /* time that this took, off the data path */
-	uint64_t reread; /* segments that pagecache gave up because the file was changed */
+	uint64_t reread;   /* segments that pagecache gave up because the file was changed */
+	uint64_t reopened; /* files of datasets that had been closed: see hr_dataset_open() */
 };
 
 /* hr_engine_stats() - snapshot. Call it on the engine's thread. Return: 0. */

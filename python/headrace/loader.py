@@ -169,7 +169,8 @@ class Loader:
         self._started = False
 
     def info(self):
-        """Sizes, slots, threads, batches so far and the time that next() waited for them."""
+        """Sizes, slots, threads, batches so far and the time that next() waited for them; how often files
+        were opened again, and why."""
         return _core.loader_info(self._ring.handle)
 
     def __len__(self):

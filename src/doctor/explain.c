@@ -151,8 +151,9 @@ static void draw_map(struct hr_explanation *out, struct hr_file *file, uint64_t 
 	}
 }
 
-int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uint64_t len_bytes,
-	       struct hr_explanation *out)
+/* The file is open. */
+static int explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uint64_t len_bytes,
+		   struct hr_explanation *out)
 {
 	const struct hr__shape shape = {.op = HR_READ};
 	struct hr__verdict verdicts[HR_PATH_MAX];
@@ -185,4 +186,16 @@ int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uin
 		hr__foresee(&verdicts[best].limits, offset, len_bytes, out);
 	draw_map(out, file, offset, len_bytes);
 	return 0;
+}
+
+int hr_explain(struct hr_file *file, struct hr_device *dev, uint64_t offset, uint64_t len_bytes,
+	       struct hr_explanation *out)
+{
+	int err = hr__file_hold(file, true);
+
+	if (err < 0)
+		return err;
+	err = explain(file, dev, offset, len_bytes, out);
+	hr__file_release(file);
+	return err;
 }

@@ -33,7 +33,7 @@ static bool fits(struct hr_file *file)
 enum hr_cache hr__cache_choose(const struct hr_engine *e, struct hr_file *file)
 {
 	enum hr_cache hint = atomic_load_explicit(&file->hint, memory_order_relaxed);
-	bool must_pass = file->fd_direct < 0, fit;
+	bool must_pass = !hr__file_has_direct(file), fit;
 
 	if (e->opts.cache != HR_CACHE_AUTO)
 		return e->opts.cache;

@@ -107,10 +107,20 @@ static int check_way(struct hr_engine *e, const struct hr_io *io)
 	struct hr__way *way;
 	int ret;
 
-	if (!route)
-		return 0; /* all are in use: asked again when the window opens */
+	/* All are in use, or the file is closed: asked again when the window opens. */
+	if (!route || !hr__file_is_open(io->file))
+		return 0;
+	way = &route->ways[io->op][io->from != io->to];
+	if (way->known && way->path != HR_PATH_P2P)
+		return 0;
+	ret = hr__route_use(e, route);
+	if (ret)
+		return ret == -EAGAIN ? 0 : ret;
 	ret = hr__route_way(e, route, io->op, io->from != io->to, &way);
-	return ret ? ret : hr__route_attach(e, way, io->buffer, io->file);
+	if (!ret)
+		ret = hr__route_attach(e, way, io->buffer, io->file);
+	hr__route_done(e, route);
+	return ret;
 }
 
 static bool same_way(const struct hr_io *a, const struct hr_io *b)
@@ -172,7 +182,6 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 	struct hr_io *first = seg->plan.first.owner;
 
 	first->segments_--;
-	((struct hr__route *)seg->route)->uses--;
 	if (seg->op == HR_READ)
 		e->stats.bytes_read += seg->direct && !seg->cached ? seg->plan.len : seg->done;
 	else
@@ -189,6 +198,7 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 				  seg->error ? 0 : hr__dest_valid(seg, d));
 		hr__dests_free(&e->dests, &seg->plan);
 	}
+	hr__route_done(e, seg->route);
 	seg->next = e->free_segs;
 	e->free_segs = seg;
 }

@@ -52,7 +52,7 @@ struct hr__way {
 struct hr__route {
 	struct hr_file *file;
 	uint64_t size; /* as last seen; asked again when somebody wants more */
-	uint32_t uses; /* segments in flight, the open window */
+	uint32_t uses; /* segments in flight, the open window: the file is kept open for them */
 	struct hr__heat heat;
 	struct hr__way ways[2][2]; /* [op][conversion] */
 };
@@ -77,6 +77,7 @@ struct hr_engine {
 	struct hr_io *queued, **queued_end; /* in the order of submission */
 	struct hr_io *done, **done_end;
 	uint32_t n_open, n_done; /* submitted and unfinished; finished and not reaped */
+	uint32_t n_held;         /* files that are kept open */
 	uint32_t n_listed;
 	struct hr_io *listed[HR__OPEN_MAX]; /* the open ones, unless they are too many */
 	struct hr_io simple;                /* of hr_read() and its kin */
@@ -110,7 +111,17 @@ int hr__engine_check_owner(struct hr_engine *e);
 
 /* route.c: hr__route_get() - the entry for @file; NULL if all are in use. */
 struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file);
-/* hr__route_way() - the way for this kind of request. Return: 0 or -code with a sentence. */
+/*
+ * hr__route_use() - keep the entry, and its file open, until hr__route_done(). An engine that uses no file
+ * gets one in any case; else it may have to wait until it uses fewer.
+ * Return: 0, -EAGAIN: not now; -code with a sentence.
+ */
+int hr__route_use(struct hr_engine *e, struct hr__route *route);
+void hr__route_done(struct hr_engine *e, struct hr__route *route);
+/*
+ * hr__route_way() - the way for this kind of request, while the entry is in use.
+ * Return: 0 or -code with a sentence.
+ */
 int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op, bool cast);
 static inline int hr__route_way(struct hr_engine *e, struct hr__route *route, enum hr_op op,
 				bool cast, struct hr__way **out)

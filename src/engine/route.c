@@ -17,9 +17,34 @@
 
 static void route_clear(struct hr__route *route)
 {
+	if (route->uses) /* the engine is being closed */
+		hr__file_release(route->file);
 	if (route->file)
 		hr__file_put(route->file);
 	memset(route, 0, sizeof(*route));
+}
+
+int hr__route_use(struct hr_engine *e, struct hr__route *route)
+{
+	int ret;
+
+	if (!route->uses) {
+		ret = hr__file_hold(route->file, !e->n_held);
+		if (ret < 0)
+			return ret;
+		e->stats.reopened += (uint32_t)ret;
+		e->n_held++;
+	}
+	route->uses++;
+	return 0;
+}
+
+void hr__route_done(struct hr_engine *e, struct hr__route *route)
+{
+	if (--route->uses)
+		return;
+	hr__file_release(route->file);
+	e->n_held--;
 }
 
 struct hr__route *hr__route_get(struct hr_engine *e, struct hr_file *file)
@@ -94,7 +119,7 @@ static void count_refusals(const struct hr_file *file, const struct hr__verdict 
 		if (verdicts[i].score <= 0)
 			hr__page_refuse(verdicts[i].ops->name, verdicts[i].reason);
 	}
-	if (file->fd_direct < 0)
+	if (!hr__file_has_direct(file))
 		hr__page_refuse("direct I/O", file->direct_reason);
 }
 

@@ -3,6 +3,8 @@
  * engine/window.c - from queued requests to segments on their way: opens a window over the pieces of
  * consecutive requests of one kind, lets plan.c cut it, and sends what there is room for.
  */
+#include <errno.h>
+
 #include <headrace/error.h>
 
 #include "base/log.h"
@@ -195,11 +197,10 @@ static void pop_queued(struct hr_engine *e)
 		hr__io_finish(e, io);
 }
 
-/* A window of requests like @io with @route, which is kept until the next one. */
+/* A window of requests like @io with @route, which is in use and kept so until the next one. */
 static void begin_window(struct hr_engine *e, const struct hr_io *io, struct hr__route *route,
 			 struct hr__way *way)
 {
-	route->uses++;
 	e->window_route = route;
 	e->window_way = way;
 	e->window_op = io->op;
@@ -228,7 +229,7 @@ static void plan_again(struct hr_engine *e, struct hr__seg *list)
 	struct hr__route *route = list->route;
 	struct hr__way *way;
 
-	/* Known since the list was made. */
+	/* Known since the list was made. The list's use of the route becomes the window's. */
 	hr__route_way(e, route, io->op, io->from != io->to, &way);
 	begin_window(e, io, route, way);
 	e->window_again = true;
@@ -245,7 +246,6 @@ static void plan_again(struct hr_engine *e, struct hr__seg *list)
 		io->pending_ -= p.len - (uint64_t)bytes;
 		io->arriving_ -= p.len - (uint64_t)bytes;
 	}
-	route->uses--; /* the list's */
 	io->segments_--;
 	seg_put(e, list);
 	if (!io->pending_)
@@ -269,7 +269,7 @@ static bool open_window(struct hr_engine *e)
 	int ret;
 
 	if (e->window_route) {
-		e->window_route->uses--;
+		hr__route_done(e, e->window_route);
 		e->window_route = NULL;
 	}
 	if (list) {
@@ -281,7 +281,14 @@ static bool open_window(struct hr_engine *e)
 	route = hr__route_get(e, io->file);
 	if (!route)
 		return false; /* all routes are busy: the next call finds one */
-	ret = hr__route_way(e, route, io->op, io->from != io->to, &way);
+	ret = hr__route_use(e, route);
+	if (ret == -EAGAIN)
+		return false; /* likewise, when a file may be closed */
+	if (!ret) {
+		ret = hr__route_way(e, route, io->op, io->from != io->to, &way);
+		if (ret)
+			hr__route_done(e, route);
+	}
 	if (ret) {
 		fail_queued(e, ret);
 		return true;

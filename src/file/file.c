@@ -19,6 +19,7 @@
 #include "file/file.h"
 #include "file/fsinfo.h"
 #include "file/geometry.h"
+#include "file/rest.h"
 
 #define ALL_FLAGS                                                                                  \
 	(HR_FILE_READ | HR_FILE_WRITE | HR_FILE_CREATE | HR_FILE_TRUNCATE | HR_FILE_EXCLUSIVE)
@@ -53,7 +54,7 @@ static const struct {
 	{EIO, "the drive failed to answer; look at the kernel's log (dmesg)"},
 };
 
-static int fail_open(int err, const char *path)
+int hr__file_fail_open(int err, const char *path)
 {
 	for (size_t i = 0; i < HR_ARRAY_LEN(open_failures); i++) {
 		if (open_failures[i].code == -err)
@@ -90,7 +91,7 @@ static int fail_on(const struct hr_file *file, int err, const char *what, const 
 
 /* -- life ------------------------------------------------------------------------------------- */
 
-static struct hr_file *new_file(const char *path, uint32_t flags)
+struct hr_file *hr__file_new(const char *path, uint32_t flags)
 {
 	struct hr_file *file = calloc(1, sizeof(*file));
 
@@ -102,6 +103,7 @@ static struct hr_file *new_file(const char *path, uint32_t flags)
 		return NULL;
 	}
 	atomic_init(&file->refs, 1);
+	atomic_init(&file->holds, 0);
 	atomic_init(&file->attached, NULL);
 	atomic_init(&file->residency, HR__RESIDENCY_NONE);
 	atomic_init(&file->direct_denied, 0);
@@ -125,6 +127,8 @@ static void destroy(struct hr_file *file)
 		what->drop(what);
 		what = next;
 	}
+	if (file->rest)
+		hr__rest_leave(file);
 	if (file->map)
 		hr__sys->munmap(file->map, file->map_len);
 	if (file->fd_direct >= 0)
@@ -166,7 +170,7 @@ static int identify(struct hr_file *file, const char *name)
 	int err = hr__sys->fstat(file->fd, &st);
 
 	if (err < 0)
-		return fail_open(err, name);
+		return hr__file_fail_open(err, name);
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
 		return fail_kind(name, kind_of(st.st_mode));
 	file->is_block_device = S_ISBLK(st.st_mode);
@@ -208,28 +212,29 @@ static int explain_refusal(const char *path, int err)
 	if (err == -EISDIR)
 		return fail_kind(path, "a directory");
 	if (err != -ENXIO) /* sockets, and pipes that nobody reads */
-		return fail_open(err, path);
+		return hr__file_fail_open(err, path);
 	fd = hr__sys->open(path, O_PATH | O_CLOEXEC, 0);
 	if (fd < 0)
-		return fail_open(err, path);
+		return hr__file_fail_open(err, path);
 	if (hr__sys->fstat(fd, &st) < 0 || S_ISBLK(st.st_mode) || S_ISREG(st.st_mode))
 		st.st_mode = 0;
 	hr__sys->close(fd);
-	return st.st_mode ? fail_kind(path, kind_of(st.st_mode)) : fail_open(err, path);
+	return st.st_mode ? fail_kind(path, kind_of(st.st_mode)) : hr__file_fail_open(err, path);
 }
 
 /* The last step of open and import: file->fd is open and identified. */
-static int finish(struct hr_file *file, const char *name, struct hr_file **out)
+static int finish(struct hr_file *file, const char *name, struct hr__fs_memo *memo,
+		  struct hr_file **out)
 {
-	int err = hr__geometry_find(file);
+	int err = hr__geometry_find(file, memo);
 
 	if (err < 0)
-		return fail_open(err, name);
+		return hr__file_fail_open(err, name);
 	*out = file;
 	return 0;
 }
 
-int hr_file_open(const char *path, uint32_t flags, struct hr_file **out)
+int hr__file_open(const char *path, uint32_t flags, struct hr__fs_memo *memo, struct hr_file **out)
 {
 	struct hr_file *file;
 	int o, err;
@@ -240,7 +245,7 @@ int hr_file_open(const char *path, uint32_t flags, struct hr_file **out)
 	if (o < 0)
 		return o;
 	/* Before the file is touched: a failure leaves no new file behind. */
-	file = new_file(path, flags);
+	file = hr__file_new(path, flags);
 	if (!file)
 		return hr__fail(ENOMEM, "%s: no memory for an open file; free some", path);
 	file->fd = hr__sys->open(path, o, 0600);
@@ -252,8 +257,8 @@ int hr_file_open(const char *path, uint32_t flags, struct hr_file **out)
 	if (err < 0)
 		goto err_put;
 	/* Left set, it would make io_uring give up where it should wait. */
-	fcntl(file->fd, F_SETFL, fcntl(file->fd, F_GETFL) & ~O_NONBLOCK);
-	err = finish(file, path, out);
+	fcntl(file->fd, F_SETFL, 0);
+	err = finish(file, path, memo, out);
 	if (err < 0)
 		goto err_put;
 	return 0;
@@ -261,6 +266,11 @@ int hr_file_open(const char *path, uint32_t flags, struct hr_file **out)
 err_put:
 	hr__file_put(file);
 	return err;
+}
+
+int hr_file_open(const char *path, uint32_t flags, struct hr_file **out)
+{
+	return hr__file_open(path, flags, NULL, out);
 }
 
 /* What the caller's descriptor may do. Return: HR_FILE_* or 0 for neither reading nor writing. */
@@ -312,12 +322,12 @@ int hr_file_import(int fd, const char *path, struct hr_file **out)
 				name, fd);
 	if (!out)
 		return hr__fail(EINVAL, "hr_file_import: out is NULL; pass a place for the file");
-	file = new_file(path ? path : "", import_flags(status));
+	file = hr__file_new(path ? path : "", import_flags(status));
 	if (!file)
 		return hr__fail(ENOMEM, "%s: no memory for an open file; free some", name);
 	file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (file->fd < 0) {
-		err = fail_open(-errno, name);
+		err = hr__file_fail_open(-errno, name);
 		goto err_put;
 	}
 	err = identify(file, name);
@@ -326,7 +336,7 @@ int hr_file_import(int fd, const char *path, struct hr_file **out)
 	err = make_private(file, status, name);
 	if (err < 0)
 		goto err_put;
-	err = finish(file, name, out);
+	err = finish(file, name, NULL, out);
 	if (err < 0)
 		goto err_put;
 	return 0;
@@ -379,17 +389,22 @@ int hr_file_info(struct hr_file *file, struct hr_file_info *info)
 	int err;
 
 	memset(info, 0, sizeof(*info));
+	err = hr__file_hold(file, true);
+	if (err < 0)
+		return err;
 	err = hr__file_size(file, &info->size_bytes);
+	if (err == 0)
+		hr__block_find(file, &block);
+	hr__file_release(file);
 	if (err < 0)
 		return fail_on(file, err, "its size cannot be found",
 			       "look at the kernel's log (dmesg)");
-	hr__block_find(file, &block);
 	info->offset_align = file->offset_align;
 	info->memory_align = file->memory_align;
 	info->is_block_device = file->is_block_device;
 	info->readable = file->flags & HR_FILE_READ;
 	info->writable = file->flags & HR_FILE_WRITE;
-	info->direct = file->fd_direct >= 0;
+	info->direct = hr__file_has_direct(file);
 	memcpy(info->direct_reason, file->direct_reason, sizeof(info->direct_reason));
 	memcpy(info->fs_name, file->fs_name, sizeof(info->fs_name));
 	memcpy(info->block_device, block.name, sizeof(info->block_device));
@@ -440,10 +455,14 @@ int hr_file_truncate(struct hr_file *file, uint64_t len_bytes)
 
 int hr_file_sync(struct hr_file *file)
 {
-	int err = -EINTR;
+	int err = hr__file_hold(file, true);
 
+	if (err < 0)
+		return err;
+	err = -EINTR;
 	for (int i = 0; err == -EINTR && i < INTERRUPTS_MAX; i++)
 		err = hr__sys->fdatasync(file->fd);
+	hr__file_release(file);
 	if (err < 0)
 		return fail_on(file, err, "data may not have reached the drive",
 			       "write it again elsewhere and look at the kernel's log (dmesg)");
@@ -462,8 +481,12 @@ int hr_file_hint(struct hr_file *file, enum hr_cache cache, uint64_t set_bytes)
 
 int hr_file_drop_cache(struct hr_file *file)
 {
-	int err = hr__sys->fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
+	int err = hr__file_hold(file, true);
 
+	if (err < 0)
+		return err;
+	err = hr__sys->fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
+	hr__file_release(file);
 	if (err < 0)
 		return fail_on(file, err, "its pages cannot be dropped from the page cache",
 			       "go on without; nothing is lost but cold measurements");

@@ -167,7 +167,7 @@ static void find_mount(uint64_t mount_id, struct hr__fsinfo *out)
 
 /* -- file systems ----------------------------------------------------------------------------- */
 
-int hr__fsinfo_find(int fd, struct hr__fsinfo *out)
+int hr__fsinfo_find(int fd, struct hr__fs_memo *memo, struct hr__fsinfo *out)
 {
 	struct statfs st;
 	struct statx stx;
@@ -191,8 +191,15 @@ int hr__fsinfo_find(int fd, struct hr__fsinfo *out)
 		break;
 	}
 	memset(&stx, 0, sizeof(stx));
-	if (hr__sys->statx_fd(fd, STATX_MNT_ID, &stx) == 0 && (stx.stx_mask & STATX_MNT_ID))
-		find_mount(stx.stx_mnt_id, out);
+	if (hr__sys->statx_fd(fd, STATX_MNT_ID, &stx) < 0 || !(stx.stx_mask & STATX_MNT_ID))
+		return 0;
+	if (memo && memo->mount_id == stx.stx_mnt_id) {
+		*out = memo->fs;
+		return 0;
+	}
+	find_mount(stx.stx_mnt_id, out);
+	if (memo)
+		*memo = (struct hr__fs_memo){stx.stx_mnt_id, *out};
 	return 0;
 }
 
@@ -268,7 +275,7 @@ static bool find_device_number(const struct hr_file *file, uint64_t *out)
 	if (major(st.st_dev))
 		return true;
 	/* An anonymous number, as btrfs has: the mount names (one of) its devices. */
-	if (hr__fsinfo_find(file->fd, &fs) < 0 || strncmp(fs.source, "/dev/", 5) != 0)
+	if (hr__fsinfo_find(file->fd, NULL, &fs) < 0 || strncmp(fs.source, "/dev/", 5) != 0)
 		return false;
 	fd = hr__sys->open(fs.source, O_PATH | O_CLOEXEC, 0);
 	if (fd < 0)

@@ -32,8 +32,20 @@ struct hr__fsinfo {
 	char options[512];    /* of the super block, comma-separated; "" if unknown */
 };
 
-/* hr__fsinfo_find() - the file system that @fd lives on. Return: 0 or -errno of fstatfs. */
-int hr__fsinfo_find(int fd, struct hr__fsinfo *out);
+/*
+ * What was found last, for somebody who opens many files of one file system: reading the list of mounts costs
+ * as much as the rest of an open. Whoever keeps one forgets it soon (all zero): mounts change.
+ */
+struct hr__fs_memo {
+	uint64_t mount_id; /* 0: nothing is known */
+	struct hr__fsinfo fs;
+};
+
+/*
+ * hr__fsinfo_find() - the file system that @fd lives on. @memo: is asked first and told; may be NULL.
+ * Return: 0 or -errno of fstatfs.
+ */
+int hr__fsinfo_find(int fd, struct hr__fs_memo *memo, struct hr__fsinfo *out);
 
 /* hr__fsinfo_option() - is this word among the mount's options? */
 bool hr__fsinfo_option(const struct hr__fsinfo *fs, const char *word);

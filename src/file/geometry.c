@@ -106,26 +106,32 @@ static uint32_t try_alignments(struct hr_file *file, void *buf)
 	return 0;
 }
 
-static void find_alignment(struct hr_file *file, const struct hr__fsinfo *fs, void *buf)
+/* What the file system says of it. Return: false when it says nothing. */
+static bool ask_alignment(struct hr_file *file)
 {
 	struct statx stx;
-	int logical = 0;
 
 	memset(&stx, 0, sizeof(stx));
-	if (hr__sys->statx_fd(file->fd_direct, STATX_DIOALIGN, &stx) == 0 &&
-	    (stx.stx_mask & STATX_DIOALIGN)) {
-		file->offset_align = stx.stx_dio_offset_align;
-		file->memory_align = stx.stx_dio_mem_align;
-		if (!file->offset_align || !file->memory_align)
-			no_direct(file,
-				  "%s cannot read this file directly: it is journalled, inline, "
-				  "compressed or encrypted",
-				  file->fs_name);
-		else if (!sane_align(file->offset_align) || !sane_align(file->memory_align))
-			no_direct(file, "%s reports an impossible alignment (%u, %u)",
-				  file->fs_name, file->offset_align, file->memory_align);
-		return;
-	}
+	if (hr__sys->statx_fd(file->fd_direct, STATX_DIOALIGN, &stx) < 0 ||
+	    !(stx.stx_mask & STATX_DIOALIGN))
+		return false;
+	file->offset_align = stx.stx_dio_offset_align;
+	file->memory_align = stx.stx_dio_mem_align;
+	if (!file->offset_align || !file->memory_align)
+		no_direct(file,
+			  "%s cannot read this file directly: it is journalled, inline, "
+			  "compressed or encrypted",
+			  file->fs_name);
+	else if (!sane_align(file->offset_align) || !sane_align(file->memory_align))
+		no_direct(file, "%s reports an impossible alignment (%u, %u)", file->fs_name,
+			  file->offset_align, file->memory_align);
+	return true;
+}
+
+static void guess_alignment(struct hr_file *file, const struct hr__fsinfo *fs, void *buf)
+{
+	int logical = 0;
+
 	if (file->is_block_device && hr__sys->ioctl(file->fd, BLKSSZGET, &logical) == 0 &&
 	    logical > 0 && sane_align((uint32_t)logical))
 		file->offset_align = (uint32_t)logical;
@@ -230,32 +236,55 @@ static bool journals_data(const struct hr_file *file, const struct hr__fsinfo *f
 	       (flags & (FS_JOURNAL_DATA_FL | FS_INLINE_DATA_FL));
 }
 
-static void find_direct(struct hr_file *file, const struct hr__fsinfo *fs, void *buf)
+/* What has to be found by reading. @asked: the alignment is known. */
+static int try_direct(struct hr_file *file, const struct hr__fsinfo *fs, bool asked)
 {
+	void *buf = aligned_alloc(ALIGN_MAX, ALIGN_MAX);
+
+	if (!buf)
+		return -ENOMEM;
+	/* btrfs falls back to the page cache when the memory is not faulted in. */
+	memset(buf, 0, ALIGN_MAX);
+	if (!asked)
+		guess_alignment(file, fs, buf);
+	if (file->fd_direct >= 0 && fs->direct != HR__DIRECT_YES)
+		check_honesty(file, fs, buf);
+	free(buf);
+	return 0;
+}
+
+/* Return: 0, or -errno where only memory or the number of open files stands in the way. */
+static int find_direct(struct hr_file *file, const struct hr__fsinfo *fs)
+{
+	bool asked;
+
 	if (fs->direct == HR__DIRECT_NO) {
 		no_direct(file, "%s", fs->why);
-		return;
+		return 0;
 	}
 	if (journals_data(file, fs)) {
 		no_direct(file,
 			  "%s journals the data of this file or keeps it in the inode; mount "
 			  "with data=ordered or copy the file",
 			  file->fs_name);
-		return;
+		return 0;
 	}
 	file->fd_direct = hr__file_reopen(file, file->fd, O_DIRECT);
 	if (file->fd_direct == -EINVAL) {
 		no_direct(file, "%s does not support O_DIRECT", file->fs_name);
-		return;
+		return 0;
 	}
+	if (file->fd_direct == -EMFILE || file->fd_direct == -ENFILE)
+		return file->fd_direct;
 	if (file->fd_direct < 0) {
 		no_direct(file, "opening the file again with O_DIRECT failed: %s",
 			  hr_strerror(file->fd_direct));
-		return;
+		return 0;
 	}
-	find_alignment(file, fs, buf);
-	if (file->fd_direct >= 0 && fs->direct != HR__DIRECT_YES)
-		check_honesty(file, fs, buf);
+	asked = ask_alignment(file);
+	if (file->fd_direct < 0 || (asked && fs->direct == HR__DIRECT_YES))
+		return 0;
+	return try_direct(file, fs, asked);
 }
 
 /* A read of nothing: at the end of the file, so that no page is brought in by asking. */
@@ -271,10 +300,9 @@ static bool find_nowait(struct hr_file *file)
 	return n >= 0 || n == -EAGAIN;
 }
 
-int hr__geometry_find(struct hr_file *file)
+int hr__geometry_find(struct hr_file *file, struct hr__fs_memo *memo)
 {
 	struct hr__fsinfo fs;
-	void *buf;
 	int err;
 
 	file->fd_direct = -1;
@@ -285,20 +313,16 @@ int hr__geometry_find(struct hr_file *file)
 		fs.residency = HR__RESIDENCY_CACHESTAT;
 		fs.why = "";
 	} else {
-		err = hr__fsinfo_find(file->fd, &fs);
+		err = hr__fsinfo_find(file->fd, memo, &fs);
 		if (err < 0)
 			return err;
 	}
 	memcpy(file->fs_name, fs.name, sizeof(file->fs_name));
 	file->memory_backed = fs.residency == HR__RESIDENCY_HOT;
 	atomic_store_explicit(&file->residency, fs.residency, memory_order_relaxed);
-	buf = aligned_alloc(ALIGN_MAX, ALIGN_MAX);
-	if (!buf)
-		return -ENOMEM;
-	/* btrfs falls back to the page cache when the memory is not faulted in. */
-	memset(buf, 0, ALIGN_MAX);
-	find_direct(file, &fs, buf);
-	free(buf);
+	err = find_direct(file, &fs);
+	if (err < 0)
+		return err;
 	file->nowait = find_nowait(file);
 	return 0;
 }

@@ -224,8 +224,8 @@ static int clamp_range(struct hr_file *file, uint64_t offset, uint64_t *len)
 	return 0;
 }
 
-int hr_file_residency(struct hr_file *file, uint64_t offset, uint64_t len_bytes,
-		      struct hr_residency_info *out)
+static int ask(struct hr_file *file, uint64_t offset, uint64_t len_bytes,
+	       struct hr_residency_info *out)
 {
 	unsigned char vec[VEC_PAGES];
 	struct count c = {0};
@@ -261,4 +261,16 @@ int hr_file_residency(struct hr_file *file, uint64_t offset, uint64_t len_bytes,
 	out->pages_resident = hr__min(c.resident, c.pages);
 	out->state = state_of(c);
 	return 0;
+}
+
+int hr_file_residency(struct hr_file *file, uint64_t offset, uint64_t len_bytes,
+		      struct hr_residency_info *out)
+{
+	int err = hr__file_hold(file, true);
+
+	if (err < 0)
+		return err;
+	err = ask(file, offset, len_bytes, out);
+	hr__file_release(file);
+	return err;
 }

@@ -11,11 +11,11 @@
 
 #include "base/fail.h"
 #include "base/util.h"
-#include "file/file.h"
+#include "file/rest.h"
 #include "loader/dataset.h"
 #include "loader/indexer.h"
 
-static int read_file(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
+static int read_open(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
 {
 	int rc = src->onward ? hr__file_read_onward(src->ctx, offset, buf, len)
 			     : hr__file_read_alone(src->ctx, offset, buf, len);
@@ -30,9 +30,39 @@ static int read_file(const struct hr_source *src, uint64_t offset, void *buf, si
 	return 0;
 }
 
+static int read_file(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
+{
+	struct hr_file *file = src->ctx;
+	int rc = hr__file_hold(file, true);
+
+	if (rc < 0)
+		return rc;
+	rc = read_open(src, offset, buf, len);
+	hr__file_release(file);
+	return rc;
+}
+
+/* Advice only: who reads is told what is wrong. */
 static void read_ahead(const struct hr_source *src, uint64_t offset, size_t len)
 {
+	if (hr__file_hold(src->ctx, true) < 0)
+		return;
 	hr__file_bring_in(src->ctx, offset, len);
+	hr__file_release(src->ctx);
+}
+
+/* How long it is now. */
+static int find_size(struct hr__opened *o)
+{
+	int rc = hr__file_hold(o->file, true);
+
+	if (rc < 0)
+		return rc;
+	rc = hr__file_size(o->file, &o->src.size);
+	hr__file_release(o->file);
+	if (rc < 0)
+		hr__fail(-rc, "%s: its size cannot be read: %s", o->path, hr_strerror(rc));
+	return rc;
 }
 
 /* Open a file for the part. @folder: its first @folder_len bytes go before @name. */
@@ -41,23 +71,20 @@ static int open_file(struct hr__part *part, const char *folder, size_t folder_le
 {
 	size_t name_len = strlen(name);
 	struct hr__opened *o = calloc(1, sizeof(*o) + folder_len + name_len + 1);
+	struct hr_file *file;
 	int rc;
 
 	if (!o)
 		return hr__fail(ENOMEM, "%s: no memory to open it", name);
 	memcpy(o->path, folder, folder_len);
 	memcpy(o->path + folder_len, name, name_len + 1);
-	rc = hr_file_open(o->path, HR_FILE_READ, &o->file);
-	if (rc == 0) {
-		rc = hr__file_size(o->file, &o->src.size);
-		if (rc < 0)
-			hr__fail(rc, "%s: its size cannot be read: %s", o->path, hr_strerror(rc));
-	}
-	if (rc < 0) {
-		hr_file_close(o->file);
-		free(o);
-		return rc;
-	}
+	rc = hr__rest_open(o->path, &file);
+	if (rc < 0)
+		goto err_free;
+	o->file = file;
+	rc = find_size(o);
+	if (rc < 0)
+		goto err_close;
 	o->src.name = o->path;
 	o->src.read = read_file;
 	o->src.ahead = read_ahead;
@@ -66,6 +93,12 @@ static int open_file(struct hr__part *part, const char *folder, size_t folder_le
 	part->opened = o;
 	*out = o;
 	return 0;
+
+err_close:
+	hr_file_close(file);
+err_free:
+	free(o);
+	return rc;
 }
 
 /* The file itself: it was opened before its siblings. */

@@ -188,11 +188,8 @@ static int expand_path(struct expansion *x, const char *path)
 		return rc;
 	}
 	if (errno == EMFILE || errno == ENFILE)
-		return hr__fail(
-			errno,
-			"%s: %s; a dataset keeps all its files open: raise ulimit -n, or make "
-			"fewer and larger files",
-			path, hr_strerror(-errno));
+		return hr__fail(errno, "%s: %s; close some files or raise ulimit -n", path,
+				hr_strerror(-errno));
 	if (errno != ENOTDIR && errno != ENOENT)
 		return hr__fail(errno, "%s: cannot be read: %s; check its permissions", path,
 				hr_strerror(-errno));

@@ -309,7 +309,10 @@ static void fail_short(const struct hr_loader *loader, struct hr__slot *slot,
 	char text[HR__SENTENCE_BYTES];
 	uint64_t now = 0;
 
-	hr__file_size(io->file, &now);
+	if (hr__file_hold(io->file, true) >= 0) {
+		hr__file_size(io->file, &now);
+		hr__file_release(io->file);
+	}
 	snprintf(text, sizeof(text),
 		 "%s: had %" PRIu64 " bytes when it was opened, has %" PRIu64
 		 " now: it was truncated while being read; restore it and start again",
@@ -320,7 +323,14 @@ static void fail_short(const struct hr_loader *loader, struct hr__slot *slot,
 static void fail_read(struct hr__slot *slot, const struct hr_io *io)
 {
 	char text[HR__SENTENCE_BYTES];
+	int rc = hr__file_hold(io->file, true);
 
+	/* Where it could not be opened again, the sentence of that says more. */
+	if (rc < 0) {
+		fail_slot(slot, rc, hr_error_detail());
+		return;
+	}
+	hr__file_release(io->file);
 	snprintf(text, sizeof(text),
 		 "%s: reading the batch of epoch %" PRIu64 ", step %" PRIu64
 		 " failed: %s; look for the drive's or device's messages in the kernel log",

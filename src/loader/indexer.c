@@ -15,8 +15,9 @@
 #include "base/log.h"
 #include "base/sys.h"
 #include "base/util.h"
-#include "file/file.h"
+#include "file/rest.h"
 #include "loader/indexer.h"
+#include "loader/spool.h"
 
 #define NAMES_MAX 1000u /* of temporary files, left behind by processes that were killed */
 
@@ -24,8 +25,11 @@
 struct side {
 	struct hr__index_out out; /* must be first: while it is written */
 	struct hr_source src;
-	int fd;
-	bool named; /* path is a file in the folder, to be renamed or unlinked */
+	int fd;               /* while it is made; the spool's, if it is there; else -1 */
+	struct hr_file *file; /* when it has its name: it rests, as data files do */
+	bool spooled;
+	uint64_t place; /* in the spool */
+	bool named;     /* path is a file in the folder, to be renamed or unlinked */
 	int (*progress)(void *ctx, uint64_t bytes, uint64_t samples);
 	void *ctx;
 	char path[]; /* of the index, even if it is in an unlinked file */
@@ -54,13 +58,12 @@ char *hr__indexer_path(const char *path, const struct hr_dataset_options *opts)
 
 /* -- the bytes of an index --------------------------------------------------------------------- */
 
-static int read_side(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
+static int read_open(const struct hr_source *src, int fd, uint64_t offset, void *buf, size_t len)
 {
-	const struct side *side = src->ctx;
 	char *at = buf;
 
 	while (len > 0) {
-		ssize_t n = hr__sys->pread(side->fd, at, len, offset);
+		ssize_t n = hr__sys->pread(fd, at, len, offset);
 
 		if (n == -EINTR)
 			continue;
@@ -76,6 +79,21 @@ static int read_side(const struct hr_source *src, uint64_t offset, void *buf, si
 		len -= (size_t)n;
 	}
 	return 0;
+}
+
+static int read_side(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
+{
+	const struct side *side = src->ctx;
+	int rc;
+
+	if (!side->file)
+		return read_open(src, side->fd, side->place + offset, buf, len);
+	rc = hr__file_hold(side->file, true);
+	if (rc < 0)
+		return rc;
+	rc = read_open(src, side->file->fd, offset, buf, len);
+	hr__file_release(side->file);
+	return rc;
 }
 
 static int write_side(struct hr__index_out *out, uint64_t offset, const void *bytes, size_t len)
@@ -126,9 +144,38 @@ static struct side *new_side(const char *path)
 
 static void close_side(struct side *side)
 {
-	if (side && side->fd >= 0)
+	if (!side)
+		return;
+	if (side->spooled)
+		hr__spool_drop();
+	else if (side->fd >= 0)
 		hr__sys->close(side->fd);
+	hr_file_close(side->file);
 	free(side);
+}
+
+/*
+ * It is complete and will be read: a named one may be closed and opened again; one that has no name goes to
+ * the others of its kind. Return: 0 or -code.
+ */
+static int settle_side(struct side *side, bool has_name)
+{
+	int fd = side->fd, spool_fd, rc;
+
+	if (has_name) {
+		side->fd = -1; /* also when it fails */
+		return hr__rest_adopt(fd, side->path, &side->file);
+	}
+	rc = hr__spool_take(fd, side->src.size, &spool_fd, &side->place);
+	if (rc < 0)
+		return hr__fail(-rc,
+				"%s: cannot be kept in TMPDIR: %s; make room, or name a folder for "
+				"side indexes",
+				side->path, hr_strerror(rc));
+	side->spooled = true;
+	side->fd = spool_fd;
+	hr__sys->close(fd);
+	return 0;
 }
 
 void hr__indexer_close(struct hr__index *index)
@@ -150,8 +197,12 @@ static int describe(const struct hr__opened *data, const struct hr__format_ops *
 	uint8_t head[HR__INDEX_HEAD_BYTES];
 	size_t len = (size_t)hr__min(data->src.size, sizeof(head));
 	struct hr__file_stamp stamp;
-	int rc = hr__file_stamp(data->file, &stamp);
+	int rc = hr__file_hold(data->file, true);
 
+	if (rc < 0)
+		return rc;
+	rc = hr__file_stamp(data->file, &stamp);
+	hr__file_release(data->file);
 	if (rc < 0)
 		return hr__fail(-rc, "%s: its size and time cannot be read: %s", data->path,
 				hr_strerror(rc));
@@ -197,6 +248,11 @@ int hr__indexer_find(const struct hr__opened *data, const struct hr__format_ops 
 		rc = open_side(side);
 	if (rc == 0)
 		rc = hr__index_open(&side->src, &about, out);
+	if (rc == 0) {
+		rc = settle_side(side, true);
+		if (rc < 0)
+			hr__index_close(*out);
+	}
 	if (rc < 0)
 		close_side(side);
 	/* An index that cannot be used for whatever reason can be made again. */
@@ -234,18 +290,8 @@ static int create_named(struct side *side, char **temp)
 static int create_unnamed(struct side *side)
 {
 	const char *folder = hr_config_get()->temp_dir;
-	char name[200];
-	int fd = hr__sys->open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	int fd = hr__spool_temp();
 
-	/* Some file systems have no such files. */
-	for (uint32_t i = 0; i < NAMES_MAX && (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EEXIST);
-	     i++) {
-		snprintf(name, sizeof(name), "%s/headrace-%ld-%" PRIu32 HR__INDEX_SUFFIX, folder,
-			 (long)getpid(), i);
-		fd = hr__sys->open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-		if (fd >= 0)
-			hr__sys->unlink(name);
-	}
 	if (fd < 0)
 		return hr__fail(-fd,
 				"%s: cannot be written, and neither can TMPDIR (%s): %s; name a "
@@ -298,8 +344,8 @@ static int scan(struct side *side, const struct hr__opened *data, const struct h
 	return rc;
 }
 
-/* Give it its name: the old one is replaced as a whole. @must: or fail. */
-static int publish(struct side *side, const char *temp, bool must)
+/* Give it its name: the old one is replaced as a whole. @must: or fail. *@done: it has it. */
+static int publish(struct side *side, const char *temp, bool must, bool *done)
 {
 	int rc = hr__sys->rename(temp, side->path);
 
@@ -320,6 +366,7 @@ static int publish(struct side *side, const char *temp, bool must)
 				"it",
 				side->path, hr_strerror(rc));
 	side->named = false;
+	*done = true;
 	return 0;
 }
 
@@ -341,6 +388,7 @@ static int build(struct side *side, const struct hr__opened *data, const struct 
 {
 	struct hr__index_data about;
 	struct hr__index *index = NULL;
+	bool has_name = false;
 	char *temp = NULL;
 	int rc = describe(data, ops, &about);
 
@@ -351,7 +399,9 @@ static int build(struct side *side, const struct hr__opened *data, const struct 
 	if (rc == 0)
 		rc = hr__index_open(&side->src, &about, &index);
 	if (rc == 0 && temp)
-		rc = publish(side, temp, keep || opts->index_dir);
+		rc = publish(side, temp, keep || opts->index_dir, &has_name);
+	if (rc == 0)
+		rc = settle_side(side, has_name);
 	if (rc < 0) {
 		if (side->named)
 			hr__sys->unlink(temp);

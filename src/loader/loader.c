@@ -15,6 +15,7 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/util.h"
+#include "file/rest.h"
 #include "loader/loader.h"
 #include "loader/state.h"
 #include "mem/mem.h"
@@ -209,6 +210,34 @@ static void start_registrar(struct hr_loader *loader)
 	hr__registrar_start(&loader->registrar, loader->ds, loader->dev, engine->map, pin);
 }
 
+/*
+ * Will files have to be closed and opened again for reads that go to and fro between them? Those in the order
+ * of the files open each one once.
+ */
+static void foresee_files(struct hr_loader *loader)
+{
+	const struct hr_dataset *ds = loader->ds;
+	const struct hr__rest *rest = ds->parts[0]->file->rest;
+	uint64_t files = ds->n_parts, fds = rest ? rest->n_fds : 1;
+	struct hr__rest_counts counts;
+
+	if (loader->opts.shuffle == HR_SHUFFLE_NONE)
+		return;
+	if (loader->opts.shuffle == HR_SHUFFLE_WINDOW)
+		files = hr__min(files, (uint64_t)hr__order_plan_window(loader->plan) *
+					       (ds->weights ? ds->n_kids : 1));
+	hr__rest_counts(&counts);
+	if (files * fds <= counts.limit)
+		return;
+	snprintf(loader->reopen_reason, sizeof(loader->reopen_reason),
+		 "%" PRIu64 " files are read in turn, %" PRIu64
+		 " of them may be open: %s, or raise ulimit -n",
+		 files, counts.limit / fds,
+		 loader->opts.shuffle == HR_SHUFFLE_FULL ? "shuffle within windows of files"
+							 : "use smaller windows");
+	hr__log(HR_LOG_INFO, "loader: %s", loader->reopen_reason);
+}
+
 static int open_loader(struct hr_loader *loader, const struct hr_loader_options *opts)
 {
 	int rc;
@@ -237,6 +266,7 @@ static int open_loader(struct hr_loader *loader, const struct hr_loader_options 
 	if (rc < 0)
 		return rc;
 	start_registrar(loader);
+	foresee_files(loader);
 	loader->live = hr__page_loader_claim();
 	run_ring(loader);
 	return rc;
@@ -524,6 +554,7 @@ int hr_loader_info(const struct hr_loader *loader, struct hr_loader_info *out)
 	};
 	snprintf(out->register_reason, sizeof(out->register_reason), "%s",
 		 hr__registrar_reason(&loader->registrar));
+	memcpy(out->reopen_reason, loader->reopen_reason, sizeof(out->reopen_reason));
 	return 0;
 }
 

@@ -57,6 +57,7 @@ struct hr_loader {
 	struct hr_dataset *ds;
 	struct hr_device *dev;
 	struct hr_buffer *buffer;
+	char reopen_reason[192];       /* "": all files may stay open */
 	struct hr_loader_options opts; /* complete: no zero defaults left but engine's */
 	struct hr__layout layout;
 	struct hr__side side;

@@ -8,6 +8,7 @@
 #include <headrace/error.h>
 
 #include "base/util.h"
+#include "file/file.h"
 #include "loader/registrar.h"
 #include "transport/mapping.h"
 
@@ -47,9 +48,9 @@ static struct hr__mapping *mapping_of(struct hr__registrar *r, struct hr_file *f
 	return NULL;
 }
 
-/* Ready bytes of one file. Return: false when nothing more can be done for it. */
-static bool walk_file(struct hr__registrar *r, const struct hr__part *part, uint64_t since,
-		      uint64_t *ready, struct hr__mapping_work *work)
+/* Ready bytes of an open file. Return: false when nothing more can be done for it. */
+static bool walk_windows(struct hr__registrar *r, const struct hr__part *part, uint64_t since,
+			 uint64_t *ready, struct hr__mapping_work *work)
 {
 	struct hr__mapping *m = mapping_of(r, part->file);
 
@@ -73,6 +74,20 @@ static bool walk_file(struct hr__registrar *r, const struct hr__part *part, uint
 		*ready += (uint64_t)n;
 	}
 	return true;
+}
+
+static bool walk_file(struct hr__registrar *r, const struct hr__part *part, uint64_t since,
+		      uint64_t *ready, struct hr__mapping_work *work)
+{
+	bool more;
+
+	if (hr__file_hold(part->file, true) < 0) {
+		give_reason(r, hr_error_detail());
+		return false;
+	}
+	more = walk_windows(r, part, since, ready, work);
+	hr__file_release(part->file);
+	return more;
 }
 
 /* Return: true when another round may bring more. */

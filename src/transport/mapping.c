@@ -29,6 +29,9 @@
 /* A file that is written all the time is better read: each change costs a second reading. */
 #define CHANGES_MAX 64u
 
+/* A process has 65530 mappings, unless vm.max_map_count says otherwise, and needs some for its memory. */
+#define MAPPINGS_MAX 16384u
+
 /* Of 64 parts of a window, how many must be resident for it to be worth registering. */
 #define HOT_PARTS 63u
 
@@ -36,6 +39,7 @@ static struct {
 	pthread_mutex_t lock; /* of the list and the sum; never taken on the data path */
 	struct hr__mapping *head;
 	uint64_t pinned;
+	atomic_uint mappings; /* written under the lock */
 	atomic_uint_fast64_t tick;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -67,6 +71,13 @@ static bool changes_unseen(const struct hr_file *file)
 	       !strcmp(file->fs_name, "smb2");
 }
 
+/* As many files are mapped as may be, and this one is not among them. */
+static bool too_many(const struct hr_file *file)
+{
+	return atomic_load_explicit(&registry.mappings, memory_order_relaxed) >= MAPPINGS_MAX &&
+	       !atomic_load_explicit(&file->attached, memory_order_relaxed);
+}
+
 int hr__mapping_check(const struct hr_file *file, const struct hr_device *dev, bool map,
 		      char *reason, size_t reason_size)
 {
@@ -87,6 +98,8 @@ int hr__mapping_check(const struct hr_file *file, const struct hr_device *dev, b
 		why = "a block device does not tell when it was changed";
 	else if (!hr_config_get()->pin_bytes)
 		why = "HEADRACE_PIN_BYTES is 0: nothing may be pinned";
+	if (!why && too_many(file))
+		why = "16384 files are mapped already, which is as many as may be";
 	if (!why)
 		return 0;
 	snprintf(reason, reason_size, "%s", why);
@@ -95,7 +108,7 @@ int hr__mapping_check(const struct hr_file *file, const struct hr_device *dev, b
 
 bool hr__mapping_plain_ok(const struct hr_file *file)
 {
-	return (file->flags & HR_FILE_READ) && !changes_unseen(file);
+	return (file->flags & HR_FILE_READ) && !changes_unseen(file) && !too_many(file);
 }
 
 /* -- life ------------------------------------------------------------------------------------- */
@@ -125,6 +138,7 @@ static void mapping_drop(struct hr__attachment *attachment)
 	while (*at != m)
 		at = &(*at)->next;
 	*at = m->next;
+	atomic_fetch_sub(&registry.mappings, 1);
 	for (uint32_t i = 0; i < m->n_windows && m->pinned; i++) {
 		if (atomic_load(&m->windows[i].state) == HR__WINDOW_READY)
 			unpin_window(m, &m->windows[i]);
@@ -189,6 +203,7 @@ static int mapping_new(struct hr_file *file, struct hr_device *dev, bool plain,
 	hr__device_get(dev);
 	m->next = registry.head;
 	registry.head = m;
+	atomic_fetch_add(&registry.mappings, 1);
 	hr__file_attach(file, &m->attachment);
 	*out = m;
 	return 0;
@@ -504,6 +519,7 @@ int64_t hr_file_register(struct hr_file *file, struct hr_device *dev, uint64_t o
 	struct hr__mapping *m;
 	uint64_t size, end, now = hr__now_ns();
 	char reason[160];
+	int64_t ready;
 	int ret;
 
 	if (!file || !dev)
@@ -511,15 +527,18 @@ int64_t hr_file_register(struct hr_file *file, struct hr_device *dev, uint64_t o
 	if (hr__mapping_check(file, dev, true, reason, sizeof(reason)))
 		return hr__fail(HR_E_PATH_REFUSED, "%s: the path pagecache to %s is refused: %s",
 				file->path, dev->info.name, reason);
+	if (hr__add_overflows(now, timeout_ns, &end))
+		end = UINT64_MAX;
+	ret = hr__file_hold(file, true);
+	if (ret < 0)
+		return ret;
 	ret = hr__file_size(file, &size);
 	if (!ret)
 		ret = hr__mapping_get(file, dev, false, &m);
-	if (ret)
-		return ret;
-	if (offset >= size)
-		return 0;
-	len = hr__min(len ? len : size, size - offset);
-	if (hr__add_overflows(now, timeout_ns, &end))
-		end = UINT64_MAX;
-	return hr__mapping_prepare(m, offset, len, true, hr__mapping_tick(), end, &work);
+	ready = ret;
+	if (!ret && offset < size)
+		ready = hr__mapping_prepare(m, offset, hr__min(len ? len : size, size - offset),
+					    true, hr__mapping_tick(), end, &work);
+	hr__file_release(file);
+	return ready;
 }

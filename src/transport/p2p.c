@@ -57,7 +57,7 @@ static int p2p_score(const struct hr_file *file, const struct hr_device *dev,
 		snprintf(reason, reason_size, "%s", why);
 		return -HR_E_NO_PATH;
 	}
-	if (file->fd_direct < 0) {
+	if (!hr__file_has_direct(file)) {
 		snprintf(reason, reason_size, "direct I/O is impossible here: %.150s",
 			 file->direct_reason);
 		return -HR_E_NO_PATH;

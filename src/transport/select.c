@@ -29,7 +29,7 @@ static void demand_direct(const struct hr_file *file, struct hr__verdict *v)
 	if (v->ops->path != HR_PATH_HOST)
 		snprintf(v->reason, sizeof(v->reason),
 			 "HEADRACE_REQUIRE=direct, and this path stages bytes in host memory");
-	else if (file->fd_direct < 0)
+	else if (!hr__file_has_direct(file))
 		snprintf(v->reason, sizeof(v->reason),
 			 "HEADRACE_REQUIRE=direct, and direct I/O is impossible here: %.100s",
 			 file->direct_reason);

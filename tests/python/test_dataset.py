@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import random
+import resource
 import shutil
 import sys
 import tarfile
@@ -66,6 +67,35 @@ class Datasets(unittest.TestCase):
             self.assertEqual(tuple(numpy.from_dlpack(batch["y"]).tolist()), batch.ids)
         whole = headrace.NpyDataset([self.path("a.npy"), self.path("b.npy")], whole_files=True)
         self.assertEqual((len(whole), whole.info()["fields"][0][3]), (2, (60, 2, 3)))
+
+    def test_many_files(self):
+        """Far more files than may be open; one that is replaced meanwhile is refused by its name."""
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+        before = len(os.listdir("/proc/self/fd"))
+        paths = [self.path(f"{k:04}.npy") for k in range(2000)]
+        for k, path in enumerate(paths):
+            numpy.save(path, numpy.arange(2 * k, 2 * k + 2, dtype=numpy.int64))
+        data = headrace.NpyDataset(paths)
+        self.assertLessEqual(len(os.listdir("/proc/self/fd")), before + 64)
+        for shuffle in ("full", "window", "none"):
+            loader = headrace.Loader(data, 50, shuffle=shuffle, epochs=1, threads=2)
+            seen = []
+            for batch in loader:
+                self.assertEqual(numpy.from_dlpack(batch["data"]).tolist(), list(batch.ids))
+                seen += batch.ids
+            self.assertEqual(sorted(seen), list(range(4000)))
+            info = loader.info()
+            self.assertGreater(info["reopened"], 1000)
+            self.assertEqual("ulimit -n" in info["reopen_reason"], shuffle == "full")
+        replaced = paths[1800]
+        numpy.save(replaced + ".new.npy", numpy.arange(2, dtype=numpy.int64))
+        os.rename(replaced + ".new.npy", replaced)
+        with self.assertRaisesRegex(headrace.Error, replaced) as caught:
+            for _ in headrace.Loader(data, 50, shuffle="none", epochs=1):
+                pass
+        self.assertEqual(caught.exception.code_name, "HR_E_FILE_CHANGED")
 
     def test_npz(self):
         arrays = {"x": numpy.arange(60, dtype=numpy.int32).reshape(20, 3), "y": numpy.arange(20.0)}

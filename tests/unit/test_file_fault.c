@@ -295,6 +295,8 @@ static void test_each_allocation_fails(void **state)
 {
 	uint32_t fds = count_fds();
 
+	k.odd = true;
+	k.magic = 0x1234; /* one that has to be tried, in memory for that */
 	for (uint32_t at = 1; at <= 3; at++) {
 		struct hr_file *file = NULL;
 

@@ -10,7 +10,7 @@
 #define HR_CLI_CLI_H
 
 #include <jansson.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -107,7 +107,7 @@ void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* -- signal.c ----------------------------------------------------------------------------------- */
 
-extern volatile sig_atomic_t cli_interrupted;
+extern atomic_int cli_interrupted;
 
 /*
  * cli_catch_interrupt() - SIGINT and SIGTERM set cli_interrupted and call @fn(@arg), which must be

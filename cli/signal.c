@@ -5,18 +5,22 @@
 
 #include "cli/cli.h"
 
-volatile sig_atomic_t cli_interrupted;
+/* The handler runs on whichever thread the kernel picks, and others look: so no sig_atomic_t. */
+atomic_int cli_interrupted;
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_POINTER_LOCK_FREE == 2, "good for a handler");
 
-/* Read by the handler; written before it is installed. */
-static void (*interrupt_fn)(void *arg);
+/* Read by the handler; its argument is written before. */
+static void (*_Atomic interrupt_fn)(void *arg);
 static void *interrupt_arg;
 
 static void on_signal(int number)
 {
+	void (*fn)(void *arg) = interrupt_fn;
+
 	(void)number;
 	cli_interrupted = 1;
-	if (interrupt_fn)
-		interrupt_fn(interrupt_arg);
+	if (fn)
+		fn(interrupt_arg);
 }
 
 void cli_catch_interrupt(void (*fn)(void *arg), void *arg)
@@ -24,8 +28,8 @@ void cli_catch_interrupt(void (*fn)(void *arg), void *arg)
 	struct sigaction action;
 
 	memset(&action, 0, sizeof(action));
-	interrupt_fn = fn;
 	interrupt_arg = arg;
+	interrupt_fn = fn;
 	action.sa_handler = on_signal;
 	action.sa_flags = (int)SA_RESETHAND;
 	sigemptyset(&action.sa_mask);

@@ -210,7 +210,11 @@ def saves(s: Suite) -> list[Step]:
 
 def train(s: Suite) -> list[Step]:
     small = [] if s.cuda else ["--steps", 14, "--shapes", "4x16x32", "--workers", "0,2"]
-    return [Step("train", 290, s.script("train_waits", "--limit", 80, "--rounds", 3, *small, "--name", "train"))]
+    large = ["--size", lib.format_size(s.args.size // 2), *(small or ["--shapes", "256x256x64"])]
+    return [Step("train-cold", 290, s.script("train_waits", "--cold", "--limit", 120, "--rounds", 3, *large,
+                                             "--name", "train-cold", file=False)),
+            Step("train", 290, s.script("train_waits", "--limit", 80, "--rounds", 3, *small, "--name", "train",
+                                        file=False))]
 
 
 def coop(s: Suite) -> list[Step]:
@@ -224,7 +228,7 @@ SECTIONS: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # seconds 
     "seq": (290, seq),
     "disk": (300, disk), "peers": (440, peers), "matmul": (200, matmul), "memory": (40, memory)}
 ASKED: dict[str, tuple[float, Callable[[Suite], list[Step]]]] = {  # not among "all"
-    "python": (400, python), "loads": (580, loads), "saves": (290, saves), "train": (290, train),
+    "python": (400, python), "loads": (580, loads), "saves": (290, saves), "train": (330, train),
     "coop": (290, coop), "formats": (290, formats)}
 EVERY = {**SECTIONS, **ASKED}
 

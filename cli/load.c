@@ -500,7 +500,8 @@ static int close_job(struct job *job, int code)
 int cli_verb_load(int argc, char **argv)
 {
 	uint64_t cpus = cli_cpus();
-	struct settings set = {.path = "auto", .cache = "auto", .threads = cli_min(cpus, CLI_COPYING_THREADS)};
+	struct settings set = {
+		.path = "auto", .cache = "auto", .threads = cli_min(cpus, CLI_COPYING_THREADS)};
 	struct job job = {.set = &set};
 	int first, code = cli_parse(&usage, argc, argv, &set, &first);
 

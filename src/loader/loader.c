@@ -211,7 +211,7 @@ static void start_registrar(struct hr_loader *loader)
 }
 
 /*
- * Will files have to be closed and opened again for reads that go to and fro between them? Those in the order
+ * Will files have to be closed and opened again for reads that jump between them? Those in the order
  * of the files open each one once.
  */
 static void foresee_files(struct hr_loader *loader)

@@ -38,6 +38,7 @@ VALUE(probes, p->io.probes)
 VALUE(retries, p->io.retries)
 VALUE(copies, p->io.copies)
 VALUE(direct_refused, p->io.direct_refused)
+VALUE(brought, p->io.brought)
 VALUE(in_flight, p->in_flight)
 VALUE(queue_depth, p->queue_depth)
 VALUE(engines, p->n_engines)
@@ -68,6 +69,8 @@ static const struct family families[] = {
 	{"headrace_direct_refused_total", "counter",
 	 "Reads and writes that were buffered because direct I/O was impossible.", "",
 	 direct_refused},
+	{"headrace_brought_total", "counter",
+	 "Reads whose pages came into the page cache by large pages first.", "", brought},
 	{"headrace_requests_in_flight", "gauge", "Requests submitted and not finished.", "",
 	 in_flight},
 	{"headrace_queue_depth", "gauge", "Reads and writes with the kernel.", "", queue_depth},

@@ -247,6 +247,7 @@ static json_t *json_sums(const struct hr_process_stats *p)
 		{"retries", io->retries},
 		{"copies", io->copies},
 		{"direct_refused", io->direct_refused},
+		{"brought", io->brought},
 		{"batches", p->batches},
 		{"wait_ns", p->wait_ns},
 		{"in_flight", p->in_flight},

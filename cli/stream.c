@@ -353,6 +353,7 @@ static void add_io(json_t *out, const struct hr_stats *io)
 		{"probes", io->probes},
 		{"retries", io->retries},
 		{"direct_refused", io->direct_refused},
+		{"brought", io->brought},
 		{"reread", io->reread},
 		{"reopened", io->reopened},
 		{"registered_bytes", io->registered_bytes},

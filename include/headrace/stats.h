@@ -40,6 +40,7 @@ struct hr_stats {
 	uint64_t registered_bytes; /* of mapped files, made ready for the path pagecache */
 	uint64_t register_ns;      /* time that this took, off the data path */
 	uint64_t reread;   /* segments that pagecache gave up because the file was changed */
+	uint64_t brought;  /* reads whose pages came in by large pages first, to be kept */
 	uint64_t reopened; /* files of datasets that had been closed: see hr_dataset_open() */
 };
 

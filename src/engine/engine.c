@@ -12,6 +12,7 @@
 #include "base/sys.h"
 #include "base/util.h"
 #include "engine/engine.h"
+#include "transport/bring.h"
 
 #define ENOUGH_IN_FLIGHT 96u /* requests */
 #define SEG_BATCH 256u       /* segments taken from the queue or a transport at once */
@@ -188,6 +189,7 @@ static void credit(struct hr_engine *e, struct hr__seg *seg)
 		e->stats.bytes_written += seg->done;
 	if (seg->cache == HR_CACHE_DROP)
 		drop_cache(seg);
+	hr__bring_done(seg);
 	e->stats.direct_refused +=
 		!seg->direct && !seg->cached && !hr__file_direct(seg->file, hr__seg_right(seg));
 	if (seg->list_io) {

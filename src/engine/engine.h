@@ -45,6 +45,7 @@ struct hr__way {
 	enum hr_path path;   /* host, p2p: bodies in place, edges staged; bounce: all staged */
 	struct hr__mapping *mapping; /* what is ready of it goes by pagecache; NULL: nothing does */
 	struct hr__mapping *plain;   /* bounce copies hot bytes out of it; NULL: by read(2) */
+	struct hr__mapping *keeper;  /* what is kept comes in through it; NULL: by read(2) */
 	struct hr__limits limits;
 };
 

@@ -12,6 +12,7 @@
 #include "base/page.h"
 #include "base/util.h"
 #include "engine/engine.h"
+#include "transport/bring.h"
 #include "transport/p2p.h"
 #include "transport/sigbus.h"
 
@@ -112,6 +113,19 @@ static void add_plain(struct hr_engine *e, struct hr_file *file, struct hr__way 
 	}
 }
 
+/* Likewise no failure: it is the next reader who is slower then. */
+static void add_keeper(struct hr_engine *e, struct hr_file *file, struct hr__way *way)
+{
+	if (way->cache != HR_CACHE_KEEP || e->opts.direct || file->memory_backed ||
+	    !hr__mapping_plain_ok(file))
+		return;
+	if (!hr__mapping_get(file, e->dev, true, &way->keeper) && hr__bring_open(way->keeper))
+		return;
+	way->keeper = NULL;
+	hr__log(HR_LOG_INFO, "%s: is kept in the page cache by small pages: %s", file->path,
+		hr_error_detail());
+}
+
 /* Once for each way that is chosen, so that statistics can say why bytes go as they do. */
 static void count_refusals(const struct hr_file *file, const struct hr__verdict *verdicts)
 {
@@ -160,8 +174,10 @@ int hr__route_choose(struct hr_engine *e, struct hr__route *route, enum hr_op op
 		ret = hr__open_p2p(e);
 	if (ret)
 		return ret;
-	if (op == HR_READ)
+	if (op == HR_READ) {
 		add_plain(e, route->file, way);
+		add_keeper(e, route->file, way);
+	}
 	way->path = verdicts[best].ops->path;
 	way->known = true;
 	return 0;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "engine/engine.h"
+#include "transport/bring.h"
 #include "transport/list.h"
 #include "transport/p2p.h"
 #include "transport/pagecache.h"
@@ -132,7 +133,8 @@ static void seg_begin(struct hr_engine *e, struct hr__seg *seg)
 	seg->error = 0;
 	seg->cached = seg->hot = seg->mapped = seg->cold = false;
 	seg->again = e->window_again;
-	seg->copied = seg->doubt = false;
+	seg->copied = seg->doubt = seg->bringing = seg->brought = false;
+	seg->bring_len = 0;
 	seg->mapping = e->window_mapping;
 	seg->plain = e->window_way->plain;
 	seg->mtime_ns = e->window_mtime_ns;
@@ -346,6 +348,17 @@ static bool plan_wanted(struct hr_engine *e, struct hr__plan_segment *plan)
 	return false;
 }
 
+/* The rest of its way may be through the page cache, and others may want to find it there. */
+static void aim_to_keep(struct hr_engine *e, struct hr__seg *seg)
+{
+	uint64_t off, end;
+
+	if (!e->window_way->keeper || seg->again)
+		return;
+	hr__plan_run(&e->plan, &seg->plan, &off, &end);
+	hr__bring_aim(seg, e->window_way->keeper, off, end);
+}
+
 /* The next segment into e->held. Return: false when there is none or no memory for one. */
 static bool hold_next(struct hr_engine *e)
 {
@@ -368,6 +381,7 @@ static bool hold_next(struct hr_engine *e)
 			return false;
 	}
 	seg_begin(e, seg);
+	aim_to_keep(e, seg);
 	e->held = seg;
 	return true;
 }

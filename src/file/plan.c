@@ -60,6 +60,7 @@ void hr__plan_begin(struct hr__plan *plan, const struct hr__limits *limits)
 	/* A buffered request takes any address. */
 	plan->address_mask = limits->offset_align > 1 ? limits->memory_align - 1 : 0;
 	plan->ready = false;
+	plan->run_off = plan->run_end = 0;
 }
 
 /* -- sorting ---------------------------------------------------------------------------------- */
@@ -498,6 +499,27 @@ int hr__plan_next(struct hr__plan *plan, struct hr__dest_pool *pool, struct hr__
 	else
 		next_in_place(plan, seg);
 	return 1;
+}
+
+/* Found once for each run: pieces that were taken from stand where their rest begins. */
+void hr__plan_run(struct hr__plan *plan, const struct hr__plan_segment *seg, uint64_t *off,
+		  uint64_t *end)
+{
+	uint64_t first = seg->off + seg->first.seg_off, last = seg->off + seg->need;
+
+	if (first < plan->run_off || last > plan->run_end) {
+		plan->run_off = first;
+		plan->run_end = last;
+		for (uint32_t i = plan->first; i < plan->n; i++) {
+			const struct hr__want *w = &plan->wants[i];
+
+			if (w->file_off < first || w->file_off > plan->run_end + plan->limits.gap)
+				break;
+			plan->run_end = hr__max(plan->run_end, w->file_off + w->len);
+		}
+	}
+	*off = plan->run_off;
+	*end = plan->run_end < plan->limits.file_size ? plan->run_end : UINT64_MAX;
 }
 
 void hr__dests_free_chain(struct hr__dest_pool *pool, struct hr__plan_segment *seg)

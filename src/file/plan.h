@@ -79,6 +79,7 @@ struct hr__plan {
 	bool sorted;
 	bool whole; /* every piece is a request by itself: they stay in the order they came */
 	bool ready; /* sorted, and short neighbours found */
+	uint64_t run_off, run_end; /* see hr__plan_run() */
 };
 
 /* hr__plan_init() - an empty plan over the caller's array; no other memory is needed. */
@@ -108,6 +109,13 @@ int64_t hr__plan_add(struct hr__plan *plan, uint64_t file_off, uint64_t len, uin
  * written.
  */
 int hr__plan_next(struct hr__plan *plan, struct hr__dest_pool *pool, struct hr__plan_segment *seg);
+
+/*
+ * hr__plan_run() - the bytes around @seg, which hr__plan_next() has just given, that the window wants
+ * without a gap worth a request. *end: UINT64_MAX where they reach the end of the file.
+ */
+void hr__plan_run(struct hr__plan *plan, const struct hr__plan_segment *seg, uint64_t *off,
+		  uint64_t *end);
 
 /* hr__plan_done() - nothing left in this window. */
 static inline bool hr__plan_done(const struct hr__plan *plan)

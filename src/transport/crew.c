@@ -41,10 +41,15 @@ static int take_copied(struct crew *c, struct hr__seg **out, uint32_t max, uint3
 	int n = 0, got = c->hands->ops->pump(c->hands, out, max, min, timeout_ns);
 
 	for (int i = 0; i < got; i++) {
-		if (out[i]->cached)
+		bool came_now = out[i]->brought;
+
+		out[i]->brought = false;
+		if (out[i]->cached) {
+			out[i]->cached = !came_now; /* no, from the drive */
 			out[n++] = out[i];
-		else
+		} else {
 			c->kernel->ops->push(c->kernel, out[i]);
+		}
 	}
 	return n;
 }
@@ -52,7 +57,16 @@ static int take_copied(struct crew *c, struct hr__seg **out, uint32_t max, uint3
 static int take_read(struct crew *c, struct hr__seg **out, uint32_t max, uint32_t min,
 		     uint64_t timeout_ns)
 {
-	return max ? c->kernel->ops->pump(c->kernel, out, max, min, timeout_ns) : 0;
+	int n = 0, got = max ? c->kernel->ops->pump(c->kernel, out, max, min, timeout_ns) : 0;
+
+	for (int i = 0; i < got; i++) {
+		out[i]->hot = out[i]->brought;
+		if (out[i]->hot)
+			c->hands->ops->push(c->hands, out[i]);
+		else
+			out[n++] = out[i];
+	}
+	return got < 0 ? got : n;
 }
 
 /*
@@ -86,7 +100,8 @@ static int crew_pump(struct hr__ioq *q, struct hr__seg **out, uint32_t max, uint
 	if (!c->hands->in_flight) {
 		ret = take_read(c, out, max, min, timeout_ns);
 		count_in_flight(c);
-		return ret;
+		if (ret || !c->hands->in_flight)
+			return ret;
 	}
 	n = take_copied(c, out, max, 0, 0);
 	ret = take_read(c, out + n, max - (uint32_t)n, 0, 0);
@@ -128,6 +143,7 @@ int hr__crew_open(const struct hr__ioq_options *opts, struct hr__ioq *kernel, st
 		return ret;
 	}
 	c->kernel = kernel;
+	c->kernel->hands_over = true;
 	c->q = *kernel; /* its name, its reason and its buffers */
 	c->q.ops = &crew_ops;
 	c->q.crew = true;

@@ -47,6 +47,7 @@ struct hr__ioq {
 	uint32_t depth;
 	uint32_t in_flight; /* pushed and not handed back */
 	bool fixed;         /* the staging ring is registered as buffer 0 */
+	bool hands_over;    /* what was brought into the page cache comes back to be copied */
 	bool crew;          /* threads serve segments that are marked as hot */
 	struct hr_stats *stats;
 };

@@ -47,11 +47,13 @@ struct hr__mapping {
 	int64_t made_mtime_ns; /* of the file when it was mapped */
 	bool pinned; /* windows must be registered; else the CPU reads the mapping under a guard */
 	uint8_t *base;
-	uint64_t len;        /* whole windows, room for growth included */
-	atomic_bool broken;  /* a page was replaced by zeros: see sigbus.h */
-	atomic_bool refused; /* registration failed: reason is set and final */
-	atomic_uint ready;   /* windows, of a pinned mapping */
-	atomic_uint changes; /* times that the file was found changed */
+	uint64_t len;                    /* whole windows, room for growth included */
+	atomic_bool broken;              /* a page was replaced by zeros: see sigbus.h */
+	atomic_bool refused;             /* registration failed: reason is set and final */
+	atomic_uint ready;               /* windows, of a pinned mapping */
+	atomic_uint changes;             /* times that the file was found changed */
+	atomic_uint large_page;          /* bytes; 0: it is not prepared for bring.h */
+	atomic_uint_fast64_t read_ahead; /* the kernel's, in bytes; set before large_page */
 	char reason[192];
 	uint32_t n_windows;
 	struct hr__window windows[];

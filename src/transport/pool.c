@@ -18,6 +18,7 @@
 #include "base/numa.h"
 #include "base/sys.h"
 #include "base/util.h"
+#include "transport/bring.h"
 #include "transport/ioq.h"
 #include "transport/seg.h"
 
@@ -55,6 +56,7 @@ static void run_segment(const struct pool *p, struct hr__seg *seg)
 		if (hr__cached_copy(seg) || p->crew)
 			return;
 	}
+	hr__bring(seg);
 	do {
 		uint8_t *addr = (uint8_t *)seg->addr + seg->done;
 		size_t len = seg->plan.len - seg->done;
@@ -197,8 +199,11 @@ static void pool_push(struct hr__ioq *q, struct hr__seg *seg)
 
 static uint32_t hand_back(struct pool *p, struct hr__seg *seg, struct hr__seg **out, uint32_t n)
 {
-	if (seg->hot)
+	/* What has just been brought there says nothing of the rest of the file. */
+	if (seg->hot && !(seg->brought && seg->cached))
 		hr__cached_settle(seg);
+	if (!p->crew)
+		p->q.stats->brought += seg->brought;
 	seg->hot = false;
 	p->q.stats->preads += seg->calls;
 	p->q.stats->retries += seg->tries;

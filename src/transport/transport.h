@@ -84,6 +84,12 @@ struct hr__seg {
 	bool copied;    /* they were */
 	bool doubt; /* what came out of a mapping may be wrong: the file was changed meanwhile */
 	bool again; /* the file is being changed: another path must read it, buffered */
+	/* cold and to be kept: pages to be brought in first, see bring.h */
+	struct hr__mapping *keeper;
+	void *bring;        /* where they are mapped in it */
+	uint32_t bring_len; /* 0: none */
+	bool bringing;      /* that comes next */
+	bool brought;       /* they are there; a thread of the queue shall copy them */
 	/*
 	 * Or no extent at all: pieces [list_first, list_first + list_n) of this request, each in ready
 	 * windows, that no plan has seen; list.h makes it. NULL: an extent.

@@ -10,6 +10,7 @@
 
 #include "base/sys.h"
 #include "base/util.h"
+#include "transport/bring.h"
 #include "transport/ioq.h"
 #include "transport/transport.h"
 
@@ -29,6 +30,11 @@ static void uring_prep(struct uring *u, struct hr__seg *seg)
 	uint64_t off = seg->plan.off + seg->done;
 	uint8_t opcode;
 
+	if (seg->bringing) {
+		io_uring_prep_madvise(sqe, seg->bring, seg->bring_len, HR__POPULATE_READ);
+		io_uring_sqe_set_data(sqe, seg);
+		return;
+	}
 	/* Never NULL: the ring has at least depth entries, and depth bounds what is in flight. */
 	if (u->q.fixed && seg->fixed >= 0)
 		opcode = seg->op == HR_READ ? IORING_OP_READ_FIXED : IORING_OP_WRITE_FIXED;
@@ -51,9 +57,20 @@ static void uring_push(struct hr__ioq *q, struct hr__seg *seg)
 	q->in_flight++;
 }
 
+/* The pages are there, or the read will say why not. Return: true for a segment that others copy. */
+static bool uring_brought(struct uring *u, struct hr__seg *seg, int64_t res)
+{
+	seg->bringing = false;
+	u->q.stats->brought += res == 0;
+	seg->brought = res == 0 && u->q.hands_over;
+	return seg->brought;
+}
+
 /* As hr__seg_step(), which is asked about everything but the usual answer: all of it. */
 static bool uring_step(struct uring *u, struct hr__seg *seg, int64_t res)
 {
+	if (seg->bringing)
+		return uring_brought(u, seg, res);
 	if (res != seg->plan.len - seg->done)
 		return hr__seg_step(seg, res, u->q.stats);
 	seg->done = seg->plan.len;

@@ -42,7 +42,13 @@ struct window {
 	bool disordered;
 	uint64_t segments, bytes_asked;
 	uint64_t last_off, staged_end;
+	uint32_t n_runs;
 };
+
+/* What is wanted without a gap worth a request, ascending. */
+static struct {
+	uint64_t off, end;
+} runs[N_MAX];
 
 #define CHECK(cond)                                                                                \
 	do {                                                                                       \
@@ -233,6 +239,55 @@ static int by_offset(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
+static int by_run(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Of the pieces as they were given. */
+static void find_runs(struct window *w)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->n; i++) {
+		if (pieces[i].len) {
+			runs[n].off = pieces[i].off;
+			runs[n++].end = pieces[i].off + pieces[i].len;
+		}
+	}
+	qsort(runs, n, sizeof(runs[0]), by_run);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t last = w->n_runs ? w->n_runs - 1 : 0;
+
+		if (w->n_runs && runs[i].off <= runs[last].end + w->l.gap)
+			runs[last].end = hr__max(runs[last].end, runs[i].end);
+		else
+			runs[w->n_runs++] = runs[i];
+	}
+}
+
+/* No byte of a run that nobody wants; all of it where order takes nothing away. */
+static void check_run(struct window *w, const struct hr__plan_segment *seg)
+{
+	uint64_t first = seg->off + seg->first.seg_off, last = seg->off + seg->need, off, end;
+	uint32_t i = 0;
+
+	hr__plan_run(&w->plan, seg, &off, &end);
+	CHECK(off <= first && end >= last);
+	if (w->l.offset_align > 1)
+		return; /* what lies in one block is read together, however far apart */
+	while (runs[i].end < last)
+		i++;
+	CHECK(off >= runs[i].off);
+	CHECK(end == UINT64_MAX ? runs[i].end == w->l.file_size : end <= runs[i].end);
+	if (w->plan.whole)
+		return;
+	CHECK(off == runs[i].off);
+	CHECK(end == (runs[i].end < w->l.file_size ? runs[i].end : UINT64_MAX));
+}
+
 /* All staged, no gap, enough destinations: the fewest requests are known. */
 static void check_minimal(const struct window *w)
 {
@@ -330,9 +385,12 @@ static void run_window(uint64_t number)
 	rnd(2);
 	random_limits(&w);
 	random_pieces(&w);
+	find_runs(&w);
 	while (hr__plan_next(&w.plan, &w.pool, &seg)) {
 		CHECK(w.segments < 100000000); /* it ends */
 		check_segment(&w, &seg);
+		if (!w.l.write)
+			check_run(&w, &seg);
 		hr__dests_free(&w.pool, &seg);
 	}
 	CHECK(hr__plan_done(&w.plan));

@@ -72,6 +72,26 @@ def truth() -> dict[str, Any]:
             "pair_measured": {**pair, "expected_bytes_per_second": None}, "told": {}, "wrong": []}
 
 
+def formats() -> dict[str, Any]:
+    programs = {name: {"samples_per_second": summary(6e4, 7e4), "cpu_us_per_sample": summary(1.0, 2.0),
+                       "times": summary(1.0, 1.0)} for name in ("headrace", "webdataset w2")}
+    return {**common("formats"), "options": {"device": "host", "kinds": "tar-8k"}, "kinds": {"tar-8k": {
+        "mean_bytes": 8192, "files": 2, "states": {"hot": {"programs": programs},
+                                                   "cold": {"programs": programs}}}}}
+
+
+def stall() -> dict[str, Any]:
+    programs = {name: {"waiting_share": summary(0.01, 0.02)} for name in ("headrace", "webdataset w2")}
+    return {**common("stall"), "options": {"state": "cold"}, "stalls": {"tar-150k": {
+        "batch": 32, "steps_ms": {"5": programs}}}}
+
+
+def weights() -> dict[str, Any]:
+    return {**common("weights"), "options": {"what": "hot,memory", "ways": "none", "shards": 4, "size": 1 << 33,
+                                             "device": "cuda:0"},
+            "hot": {"headrace": summary(4.8e10, 4.9e10)}, "memory": {"headrace": {"host_extra_bytes": 1}}}
+
+
 def verb_sweep() -> dict[str, Any]:
     """As `headrace bench --sweep --json` prints it: without machine and time, one program."""
     got = sweep()["sweep"]
@@ -79,7 +99,8 @@ def verb_sweep() -> dict[str, Any]:
             "sweep": {**got, "programs": {"headrace": got["programs"]["headrace"]}}}
 
 
-RESULTS = {"verb": verb_sweep(), "fio_randread": pairs(), "stream": stream(), "sweep": sweep(), "check": truth()}
+RESULTS = {"verb": verb_sweep(), "fio_randread": pairs(), "stream": stream(), "sweep": sweep(), "check": truth(),
+           "formats": formats(), "stall": stall(), "weights": weights()}
 
 
 class Balanced(html.parser.HTMLParser):

@@ -41,7 +41,7 @@ def of_formats(quick: bool) -> list[Step]:
     stall = (["--shrink", "8", "--rounds", "1", "--workers", "1", "--kinds", "tar-150k"] if quick
              else ["--limit", "150"])
     return [program("formats", 150 if quick else 1800, "formats", *rates),
-            program("stall", 100 if quick else 900, "stall", *stall)]
+            program("stall", 100 if quick else 1200, "stall", *stall)]
 
 
 def steps(quick: bool) -> list[Step]:

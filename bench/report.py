@@ -131,14 +131,42 @@ def of_truth(got: dict[str, Any]) -> list[Table]:
                                          "GB/s expected"], rows)]
 
 
+def of_formats(got: dict[str, Any]) -> list[Table]:
+    """One table for each state: datasets, and the loaders of each."""
+    tables = []
+    for state in sorted({s for of in got["kinds"].values() for s in of["states"]}, reverse=True):
+        rows = [[kind, name, spread(p["samples_per_second"], 1, 0), spread(p["cpu_us_per_sample"], 1, 1),
+                 "-" if name == "headrace" else spread(p["times"], 1, 1)]
+                for kind, of in got["kinds"].items()
+                for name, p in of["states"].get(state, {}).get("programs", {}).items()]
+        tables.append(Table(state, ["dataset", "program", "samples/s", "CPU us/sample", "headrace is"], rows))
+    return tables
+
+
+def of_stall(got: dict[str, Any]) -> list[Table]:
+    return [Table("", ["dataset", "step", "program", "waits"], [
+        [kind, f"{ms} ms", name, f"{p['waiting_share']['median']:.1%}"]
+        for kind, of in got["stalls"].items()
+        for ms, programs in of["steps_ms"].items() for name, p in programs.items()])]
+
+
+def of_weights(got: dict[str, Any]) -> list[Table]:
+    """What weights.py measured: rates by program, of each question that was asked."""
+    return [Table(what, ["program", "GB/s", "runs"], [
+        [name, spread(s, 1e9), str(s["n"])] for name, s in got[what].items()])
+        for what in got["options"]["what"].split(",") if what in got and what != "memory"]
+
+
 def drawn_by(got: dict[str, Any]) -> Callable[[dict[str, Any]], list[Table]] | None:
     options = got.get("options", {})
     if "shape" in got and "ratios" in got:
         return of_pairs
-    for key, draw in (("kinds", of_hot_stream), ("rates", of_sequential), ("rows", of_matmul),
-                      ("sweep", of_sweep), ("truth_rates", of_truth)):
+    for key, draw in (("pays_after_epoch", of_hot_stream), ("kinds", of_formats), ("stalls", of_stall),
+                      ("rates", of_sequential), ("rows", of_matmul), ("sweep", of_sweep), ("truth_rates", of_truth)):
         if key in got:
             return draw
+    if "shards" in options:
+        return of_weights
     if "what" in options or "state" in options:
         states = options["what" if "what" in options else "state"].split(",")
         return lambda result: of_programs(result, states)

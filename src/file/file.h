@@ -39,7 +39,8 @@ struct hr__rest {
 	int64_t mtime_ns, birth_ns; /* birth: 0 where it is not known */
 };
 
-#define HR__RESTING (1u << 31) /* in hr_file.holds: there are no descriptors */
+#define HR__MEMORY_ALIGN_MAX 4096u /* of direct I/O: offsets may have to be aligned to more */
+#define HR__RESTING (1u << 31)     /* in hr_file.holds: there are no descriptors */
 
 struct hr_file {
 	atomic_uint refs;
@@ -52,7 +53,7 @@ struct hr_file {
 	int fd;                                  /* buffered; only under a hold: see rest.h */
 	int fd_direct;                           /* O_DIRECT, or -1; likewise */
 	uint32_t offset_align;                   /* direct: power of two; 0 without direct I/O */
-	uint32_t memory_align;                   /* direct: power of two; 0 without direct I/O */
+	uint32_t memory_align;     /* direct: power of two, HR__MEMORY_ALIGN_MAX at most; or 0 */
 	atomic_uint direct_denied; /* HR_FILE_READ, HR_FILE_WRITE: refused later, see ioq.c */
 	bool is_block_device;
 	bool nowait;        /* RWF_NOWAIT reads work: a buffered read can say "not in the cache" */

@@ -88,6 +88,15 @@ static bool sane_align(uint32_t align)
 	return hr__is_pow2(align) && align <= ALIGN_MAX;
 }
 
+/* Edges are staged in memory that has a page's alignment and no more. */
+static void check_memory(struct hr_file *file)
+{
+	if (file->memory_align > HR__MEMORY_ALIGN_MAX)
+		no_direct(file,
+			  "%s wants memory aligned to %u bytes for direct I/O, %u is the most",
+			  file->fs_name, file->memory_align, HR__MEMORY_ALIGN_MAX);
+}
+
 /* Ask a file system that has no STATX_DIOALIGN by reading. Return: alignment, 0 if it refuses. */
 static uint32_t try_alignments(struct hr_file *file, void *buf)
 {
@@ -125,6 +134,8 @@ static bool ask_alignment(struct hr_file *file)
 	else if (!sane_align(file->offset_align) || !sane_align(file->memory_align))
 		no_direct(file, "%s reports an impossible alignment (%u, %u)", file->fs_name,
 			  file->offset_align, file->memory_align);
+	else
+		check_memory(file);
 	return true;
 }
 
@@ -142,6 +153,8 @@ static void guess_alignment(struct hr_file *file, const struct hr__fsinfo *fs, v
 	file->memory_align = file->offset_align;
 	if (!file->offset_align)
 		no_direct(file, "%s accepts O_DIRECT but refuses aligned reads", file->fs_name);
+	else
+		check_memory(file);
 }
 
 /* -- is it honest? ---------------------------------------------------------------------------- */

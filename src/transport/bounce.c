@@ -83,13 +83,20 @@ static void bounce_arrived(struct hr__transport *t, struct hr__seg *seg)
 	}
 }
 
+/* Blocks may be larger than a page; where their bytes go in memory need not be aligned to more than one. */
+static uint32_t ring_align(const struct hr__seg *seg)
+{
+	_Static_assert(HR__MEMORY_ALIGN_MAX <= HR__STAGING_ALIGN, "what drives may ask for");
+	return (uint32_t)hr__min(hr__seg_align(seg), HR__STAGING_ALIGN);
+}
+
 static void bounce_submit(struct hr__transport *t, struct hr__seg *seg)
 {
 	struct bounce *b = (struct bounce *)t;
 
 	seg->owner = t;
-	seg->addr = hr__staging_take(b->env.staging, seg->plan.len, hr__seg_align(seg),
-				     &seg->ring_slot);
+	seg->addr =
+		hr__staging_take(b->env.staging, seg->plan.len, ring_align(seg), &seg->ring_slot);
 	hr__seg_aim(seg, b->env.opts);
 	if (b->env.ioq->fixed)
 		seg->fixed = 0;

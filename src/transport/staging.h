@@ -16,8 +16,9 @@
 
 #include "mem/mem.h"
 
-#define HR__STAGING_ALIGN 4096u /* the strictest that direct I/O asks for; of the ring itself */
-#define HR__STAGING_GRAIN 64u   /* pieces share no line of the CPU's cache */
+#define HR__STAGING_ALIGN                                                                          \
+	4096u                 /* the strictest that direct I/O asks of memory; of the ring itself */
+#define HR__STAGING_GRAIN 64u /* pieces share no line of the CPU's cache */
 
 struct hr__staging_slot {
 	uint64_t end; /* ring position after it; positions only grow */

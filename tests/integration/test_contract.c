@@ -135,6 +135,26 @@ static void small_requests_on_large_blocks(void **state)
 	assert_int_equal(hr_engine_close(e), 0);
 }
 
+/* Blocks may be larger than a page, and than what memory must be aligned to: edges are staged all the same. */
+static void blocks_larger_than_pages(void **state)
+{
+	uint8_t *bytes = hr_buffer_address(t.buf);
+
+	for (uint32_t block = 8192; block <= 65536 && t.file->fd_direct >= 0; block *= 2) {
+		struct hr_engine *e = open_engine(
+			&(struct hr_engine_options){.staging_bytes = 256 << 10, .direct = true});
+
+		t.file->offset_align = block;
+		memset(bytes, TEST_GUARD, 600000);
+		assert_int_equal(hr_read(e, t.file, 4095, 500001, t.buf, 7), 500001);
+		for (uint32_t i = 0; i < 500001; i++)
+			assert_int_equal(bytes[7 + i], test_pattern(4095 + i));
+		assert_int_equal(bytes[6], TEST_GUARD);
+		assert_int_equal(bytes[500008], TEST_GUARD);
+		assert_int_equal(hr_engine_close(e), 0);
+	}
+}
+
 static ssize_t short_pread(int fd, void *buf, size_t len, uint64_t offset)
 {
 	ssize_t n;
@@ -320,6 +340,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(writes_share_no_page, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(small_requests_on_large_blocks, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(blocks_larger_than_pages, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(short_reads_stay_aligned, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(cancel_stops_a_long_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(failure_stops_a_long_read, set_up, tear_down),

@@ -367,6 +367,16 @@ static void test_dioalign_answers(void **state)
 	file = open_odd();
 	assert_int_equal(file->fd_direct, -1);
 	hr_file_close(file);
+	k.offset_align = 16384;
+	k.memory_align = 8192; /* more than staging memory has */
+	file = open_odd();
+	assert_int_equal(file->fd_direct, -1);
+	assert_non_null(strstr(file->direct_reason, "8192"));
+	hr_file_close(file);
+	k.memory_align = 512;
+	file = open_odd();
+	assert_true(file->fd_direct >= 0);
+	hr_file_close(file);
 	k.offset_align = 4096;
 	k.memory_align = 4;
 	file = open_odd();

@@ -34,7 +34,8 @@ struct hr__rest {
 	uint32_t n_fds;              /* that it has when it is open */
 	uint32_t opener;  /* generation of fork() whose thread is opening it, plus one; or 0 */
 	atomic_bool used; /* since the file was last looked at */
-	bool inode_lasts; /* some servers' files get other numbers later */
+	bool inode_lasts; /* some files get other numbers later */
+	bool checked;     /* who reads it checks the bytes: another file like it does as well */
 	uint64_t size;
 	int64_t mtime_ns, birth_ns; /* birth: 0 where it is not known */
 };

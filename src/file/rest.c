@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,18 @@
 #define LIMIT_MIN 16u /* descriptors: an engine needs one file at a time, its depth likes more */
 #define FDS_MAX 2u    /* of a file */
 #define MEMO_NS 100000000u /* for which a mount is taken to be as it was */
-#define FUSE_MAGIC 0x65735546u
+
+/* Newer than some headers, or in none. */
+#ifndef EXFAT_SUPER_MAGIC
+#define EXFAT_SUPER_MAGIC 0x2011bab0
+#endif
+#ifndef CIFS_SUPER_MAGIC
+#define CIFS_SUPER_MAGIC 0xff534d42
+#endif
+#ifndef SMB2_SUPER_MAGIC
+#define SMB2_SUPER_MAGIC 0xfe534d42
+#endif
+#define VBOXSF_MAGIC 0x786f4256
 
 static struct {
 	pthread_mutex_t lock;
@@ -234,21 +246,30 @@ static uint64_t device_of(const struct statx *stx)
 }
 
 /*
- * The time of the last change of the inode is not looked at: it moves when a file gets another name, owner
- * or mode. That of its birth tells a new file that got the old one's number.
+ * Is it the inode of that time? That of the last change of the inode is not looked at: it moves when a file
+ * gets another name, owner or mode. That of its birth tells a new file that got the old one's number. The
+ * number of a device that is none, as of network file systems, is another one when it is mounted again.
  */
-static const char *difference(const struct hr_file *file, const struct statx *stx)
+static bool same_inode(const struct hr_file *file, const struct statx *stx)
 {
 	const struct hr__rest *r = file->rest;
 	bool born = r->birth_ns && (stx->stx_mask & STATX_BTIME);
 
-	if (device_of(stx) != file->dev || !S_ISREG(stx->stx_mode) ||
-	    (r->inode_lasts && stx->stx_ino != file->ino) ||
-	    (r->inode_lasts && born && nanoseconds(&stx->stx_btime) != r->birth_ns))
+	if ((major(file->dev) || stx->stx_dev_major) && device_of(stx) != file->dev)
+		return false;
+	return !r->inode_lasts || (stx->stx_ino == file->ino &&
+				   (!born || nanoseconds(&stx->stx_btime) == r->birth_ns));
+}
+
+static const char *difference(const struct hr_file *file, const struct statx *stx)
+{
+	const struct hr__rest *r = file->rest;
+
+	if (!S_ISREG(stx->stx_mode) || (!r->checked && !same_inode(file, stx)))
 		return "another file has its name";
 	if (stx->stx_size != r->size)
 		return "its size is another";
-	if (nanoseconds(&stx->stx_mtime) != r->mtime_ns)
+	if (!r->checked && nanoseconds(&stx->stx_mtime) != r->mtime_ns)
 		return "it was written to";
 	return NULL;
 }
@@ -401,6 +422,19 @@ static char *absolute(char *path)
 	return out;
 }
 
+/* Servers behind FUSE, and file systems without inodes on the drive, number a file each time they meet it. */
+static bool numbers_last(uint32_t magic)
+{
+	static const uint32_t passing[] = {FUSE_SUPER_MAGIC, MSDOS_SUPER_MAGIC, EXFAT_SUPER_MAGIC,
+					   CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC,  VBOXSF_MAGIC};
+
+	for (size_t i = 0; i < HR_ARRAY_LEN(passing); i++) {
+		if (passing[i] == magic)
+			return false;
+	}
+	return true;
+}
+
 static int note_identity(struct hr_file *file, struct hr__rest *r)
 {
 	struct statfs fs;
@@ -419,13 +453,12 @@ static int note_identity(struct hr_file *file, struct hr__rest *r)
 	r->size = stx.stx_size;
 	r->mtime_ns = nanoseconds(&stx.stx_mtime);
 	r->birth_ns = stx.stx_mask & STATX_BTIME ? nanoseconds(&stx.stx_btime) : 0;
-	/* Most servers behind FUSE give a file that was forgotten another number. */
-	r->inode_lasts = (uint32_t)fs.f_type != FUSE_MAGIC;
+	r->inode_lasts = numbers_last((uint32_t)fs.f_type);
 	return 0;
 }
 
 /* @n descriptors were reserved for @file, which is open. Return: 0 or -code with a sentence. */
-static int begin_rest(struct hr_file *file, uint32_t n)
+static int begin_rest(struct hr_file *file, uint32_t n, bool checked)
 {
 	struct hr__rest *r = calloc(1, sizeof(*r));
 	int err = r ? note_identity(file, r) : -ENOMEM;
@@ -440,6 +473,7 @@ static int begin_rest(struct hr_file *file, uint32_t n)
 		return hr__file_fail_open(err, file->path);
 	}
 	r->n_fds = file->fd_direct >= 0 ? 2 : 1;
+	r->checked = checked;
 	atomic_init(&r->used, false);
 	pthread_mutex_lock(&rest.lock);
 	file->rest = r;
@@ -484,7 +518,7 @@ int hr__rest_open(const char *path, struct hr_file **out)
 		err = hr__file_open(path, HR_FILE_READ, memo_now(), &file);
 	} while (err < 0 && make_way(err));
 	if (err == 0 && !file->is_block_device) {
-		err = begin_rest(file, FDS_MAX);
+		err = begin_rest(file, FDS_MAX, false);
 		if (err == 0) {
 			*out = file;
 			return 0;
@@ -508,7 +542,7 @@ int hr__rest_adopt(int fd, const char *path, struct hr_file **out)
 	}
 	reserve_first(1);
 	file->fd = fd;
-	err = begin_rest(file, 1);
+	err = begin_rest(file, 1, true);
 	if (err < 0) {
 		give_back(1);
 		hr_file_close(file);

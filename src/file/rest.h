@@ -22,7 +22,9 @@ int hr__rest_open(const char *path, struct hr_file **out);
 
 /*
  * hr__rest_adopt() - the open descriptor @fd of the file @path becomes a resting file without direct I/O:
- * for files that are read by pread(2) alone. @fd is the file's also on failure. Return: 0 or -code.
+ * for files that are read by pread(2) alone, and checked then: when it is opened again, any file of its name
+ * and size will do, since side indexes are made by every rank that finds none, and the last one stays.
+ * @fd is the file's also on failure. Return: 0 or -code.
  */
 int hr__rest_adopt(int fd, const char *path, struct hr_file **out);
 

@@ -416,6 +416,22 @@ static void indexes_without_a_name(void **state)
 	hr_dataset_close(same);
 }
 
+/* Ranks that start together each make the indexes that they miss, and the last one's stay: they are alike. */
+static void indexes_made_anew(void **state)
+{
+	struct hr_index_options again = {.force = true};
+	struct hr_dataset *ds;
+	char folder[600];
+	const char *name = folder;
+
+	snprintf(folder, sizeof(folder), "%s/tar", root);
+	assert_int_equal(hr_index_build(&name, 1, &again, NULL), FILES);
+	ds = open_kind("tar");
+	assert_int_equal(hr_index_build(&name, 1, &again, NULL), FILES);
+	walk(ds, (struct hr_loader_options){.threads = 2}, NULL);
+	hr_dataset_close(ds);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest all[] = {
@@ -426,6 +442,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(views),
 		cmocka_unit_test(changed_file),
 		cmocka_unit_test(indexes_without_a_name),
+		cmocka_unit_test(indexes_made_anew),
 	};
 
 	if (argc > 1)

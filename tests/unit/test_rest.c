@@ -20,7 +20,6 @@
 #define LIMIT 16 /* descriptors, for RLIMIT_NOFILE / 4 or less */
 #define THREADS 4u
 #define ROUNDS 3000u
-#define FUSE_MAGIC 0x65735546
 
 static char *dir;
 static char *paths[FILES];
@@ -61,19 +60,27 @@ static int counted_close(int fd)
 	return hr__sys_real.close(fd);
 }
 
-static int failing_statx(int fd, unsigned int mask, struct statx *stx)
+static uint32_t device_major, device_minor; /* of all files, if one is set */
+
+static int statx_of(int fd, unsigned int mask, struct statx *stx)
 {
-	return is_due(&fail_statx_in) ? fail_code : hr__sys_real.statx_fd(fd, mask, stx);
+	int err = is_due(&fail_statx_in) ? fail_code : hr__sys_real.statx_fd(fd, mask, stx);
+
+	if (device_major || device_minor) {
+		stx->stx_dev_major = device_major;
+		stx->stx_dev_minor = device_minor;
+	}
+	return err;
 }
 
-static bool is_fuse;
+static uint32_t magic; /* of the file system, if it shall be another */
 
 static int fstatfs_of(int fd, struct statfs *st)
 {
 	int err = hr__sys_real.fstatfs(fd, st);
 
-	if (is_fuse)
-		st->f_type = FUSE_MAGIC;
+	if (magic)
+		st->f_type = magic;
 	return err;
 }
 
@@ -111,7 +118,7 @@ static int set_up(void **state)
 	counting = hr__sys_real;
 	counting.open = counted_open;
 	counting.close = counted_close;
-	counting.statx_fd = failing_statx;
+	counting.statx_fd = statx_of;
 	counting.fstatfs = fstatfs_of;
 	hr__sys = &counting;
 	if (getrlimit(RLIMIT_NOFILE, &before))
@@ -352,12 +359,12 @@ static void changed_ones_are_refused(void **state)
 	}
 }
 
-/* Inodes of FUSE say nothing; the rest does. */
-static void numbers_of_fuse(void **state)
+/* Some file systems number inodes as they meet them: that says nothing, the rest does. */
+static void passing_numbers(uint32_t of)
 {
-	is_fuse = true;
+	magic = of;
 	open_all();
-	is_fuse = false;
+	magic = 0;
 	send_to_rest(4);
 	send_to_rest(5);
 	replace_alike(paths[4], 4);
@@ -368,6 +375,39 @@ static void numbers_of_fuse(void **state)
 	close_all();
 	write_pattern(paths[4], 4, FILE_BYTES);
 	write_pattern(paths[5], 5, FILE_BYTES);
+}
+
+static void numbers_that_pass(void **state)
+{
+	passing_numbers(0x65735546); /* FUSE */
+	passing_numbers(0x4d44);     /* FAT */
+	passing_numbers(0x2011bab0); /* exFAT */
+	passing_numbers(0xff534d42); /* CIFS */
+	passing_numbers(0xfe534d42); /* SMB2 */
+	passing_numbers(0x786f4256); /* vboxsf */
+}
+
+/*
+ * What an automounter mounts again has another number, if it has no block device of its own; a drive has
+ * the one that it had.
+ */
+static void mounted_again(void **state)
+{
+	device_minor = 77;
+	open_all();
+	send_to_rest(6);
+	device_minor = 78;
+	assert_int_equal(hr__file_hold(files[6], true), 1);
+	check_bytes(files[6], 6, 42);
+	hr__file_release(files[6]);
+	close_all();
+	device_major = 259;
+	open_all();
+	send_to_rest(6);
+	device_minor = 79;
+	assert_int_equal(hr__file_hold(files[6], true), -HR_E_FILE_CHANGED);
+	close_all();
+	device_major = device_minor = 0;
 }
 
 /* What changes only the inode: a mode, a second name, another place and back. */
@@ -499,6 +539,31 @@ static void adopted(void **state)
 	close_all(); /* that one is closed, too */
 }
 
+/* Of one that is read with checksums another copy does as well: the same index, made by somebody else. */
+static void adopted_ones_are_alike(void **state)
+{
+	struct hr_file *file = NULL;
+	int fd;
+
+	open_all();
+	fd = hr__sys->open(paths[31], O_RDONLY | O_CLOEXEC, 0);
+	assert_int_equal(hr__rest_adopt(fd, paths[31], &file), 0);
+	hr_file_close(files[31]);
+	files[31] = file;
+	send_to_rest(31);
+	replace(paths[31], 31);
+	assert_int_equal(hr__file_hold(file, true), 1);
+	check_bytes(file, 31 + 500, 1234);
+	hr__file_release(file);
+	send_to_rest(31);
+	truncated(paths[31], 31);
+	assert_int_equal(hr__file_hold(file, true), -HR_E_FILE_CHANGED);
+	removed(paths[31], 31);
+	assert_int_equal(hr__file_hold(file, true), -HR_E_FILE_CHANGED);
+	close_all();
+	write_pattern(paths[31], 31, FILE_BYTES);
+}
+
 /* -- threads and processes -------------------------------------------------------------------- */
 
 static void *hold_at_random(void *arg)
@@ -588,7 +653,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest all[] = {
 		cmocka_unit_test(bounded),          cmocka_unit_test(recent_ones_stay),
 		cmocka_unit_test(held_ones_stay),   cmocka_unit_test(changed_ones_are_refused),
-		cmocka_unit_test(harmless_changes), cmocka_unit_test(numbers_of_fuse),
+		cmocka_unit_test(harmless_changes), cmocka_unit_test(numbers_that_pass),
+		cmocka_unit_test(mounted_again),    cmocka_unit_test(adopted_ones_are_alike),
 		cmocka_unit_test(other_folder),     cmocka_unit_test(full_process),
 		cmocka_unit_test(failing_calls),    cmocka_unit_test(adopted),
 		cmocka_unit_test(many_threads),     cmocka_unit_test(in_a_child),

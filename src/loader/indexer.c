@@ -25,11 +25,10 @@
 struct side {
 	struct hr__index_out out; /* must be first: while it is written */
 	struct hr_source src;
-	int fd;               /* while it is made; the spool's, if it is there; else -1 */
-	struct hr_file *file; /* when it has its name: it rests, as data files do */
-	bool spooled;
-	uint64_t place; /* in the spool */
-	bool named;     /* path is a file in the folder, to be renamed or unlinked */
+	int fd;                     /* while it is made; the spool's, if it is there; else -1 */
+	struct hr_file *file;       /* when it has its name: it rests, as data files do */
+	struct hr__spooled spooled; /* all zero: it is not there */
+	bool named;                 /* path is a file in the folder, to be renamed or unlinked */
 	int (*progress)(void *ctx, uint64_t bytes, uint64_t samples);
 	void *ctx;
 	char path[]; /* of the index, even if it is in an unlinked file */
@@ -87,7 +86,7 @@ static int read_side(const struct hr_source *src, uint64_t offset, void *buf, si
 	int rc;
 
 	if (!side->file)
-		return read_open(src, side->fd, side->place + offset, buf, len);
+		return read_open(src, side->fd, side->spooled.place + offset, buf, len);
 	rc = hr__file_hold(side->file, true);
 	if (rc < 0)
 		return rc;
@@ -146,8 +145,8 @@ static void close_side(struct side *side)
 {
 	if (!side)
 		return;
-	if (side->spooled)
-		hr__spool_drop();
+	if (side->spooled.spool)
+		hr__spool_drop(&side->spooled);
 	else if (side->fd >= 0)
 		hr__sys->close(side->fd);
 	hr_file_close(side->file);
@@ -160,20 +159,21 @@ static void close_side(struct side *side)
  */
 static int settle_side(struct side *side, bool has_name)
 {
-	int fd = side->fd, spool_fd, rc;
+	struct hr__spooled spooled;
+	int fd = side->fd, rc;
 
 	if (has_name) {
 		side->fd = -1; /* also when it fails */
 		return hr__rest_adopt(fd, side->path, &side->file);
 	}
-	rc = hr__spool_take(fd, side->src.size, &spool_fd, &side->place);
+	rc = hr__spool_take(fd, side->src.size, &spooled);
 	if (rc < 0)
 		return hr__fail(-rc,
 				"%s: cannot be kept in TMPDIR: %s; make room, or name a folder for "
 				"side indexes",
 				side->path, hr_strerror(rc));
-	side->spooled = true;
-	side->fd = spool_fd;
+	side->spooled = spooled;
+	side->fd = spooled.fd;
 	hr__sys->close(fd);
 	return 0;
 }

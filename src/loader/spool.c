@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loader/spool.c - one unlinked file for many, see spool.h; its space comes back with the last one. */
+/*
+ * loader/spool.c - one unlinked file for many, see spool.h; space comes back with each of them.
+ *
+ * After a fork() both processes have the file, and each goes on with a new one: they would give out the same
+ * places. What is in the old one stays there, also when one of the two needs it no more.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,13 +22,35 @@
 
 #define NAMES_MAX 1000u /* of temporary files, left behind by processes that were killed */
 #define COPY_BYTES (256u << 10)
+#define PLACE_ALIGN 4096u /* whole blocks, so that they can be given back */
 
-static struct {
-	pthread_mutex_t lock;
-	int fd;       /* as long as there are users */
+struct hr__spool {
+	int fd;
 	uint64_t end; /* of what was taken */
 	uint64_t users;
-} spool = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+	bool shared; /* with another process */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hr__spool *current; /* as long as it has users */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	if (current)
+		current->shared = true;
+	current = NULL;
+	pthread_mutex_unlock(&lock);
+}
+
+static void watch_fork(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
 
 int hr__spool_temp(void)
 {
@@ -43,24 +70,36 @@ int hr__spool_temp(void)
 	return fd;
 }
 
-/* A place for @len bytes. Return: 0 or -errno. */
-static int enter(uint64_t len, int *fd, uint64_t *place)
+/* The lock is held. Return: 0 or -errno. */
+static int open_spool(void)
 {
-	int err = 0;
+	struct hr__spool *s = calloc(1, sizeof(*s));
+	int fd = s ? hr__spool_temp() : -ENOMEM;
 
-	pthread_mutex_lock(&spool.lock);
-	if (spool.fd < 0) {
-		spool.fd = hr__spool_temp();
-		spool.end = 0;
-		err = spool.fd < 0 ? spool.fd : 0;
+	if (fd < 0) {
+		free(s);
+		return fd;
 	}
+	s->fd = fd;
+	current = s;
+	return 0;
+}
+
+/* A place for @len bytes. Return: 0 or -errno. */
+static int enter(uint64_t len, struct hr__spooled *out)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int err;
+
+	pthread_once(&once, watch_fork);
+	pthread_mutex_lock(&lock);
+	err = current ? 0 : open_spool();
 	if (!err) {
-		*fd = spool.fd;
-		*place = spool.end;
-		spool.end += hr__align_up(len, 4096);
-		spool.users++;
+		*out = (struct hr__spooled){current, current->fd, current->end, len};
+		current->end += hr__align_up(len, PLACE_ALIGN);
+		current->users++;
 	}
-	pthread_mutex_unlock(&spool.lock);
+	pthread_mutex_unlock(&lock);
 	return err;
 }
 
@@ -84,34 +123,40 @@ static int copy_part(int from, uint64_t offset, int to, uint64_t place, char *bu
 	return 0;
 }
 
-int hr__spool_take(int fd, uint64_t len, int *spool_fd, uint64_t *place)
+int hr__spool_take(int fd, uint64_t len, struct hr__spooled *out)
 {
 	char *buf = malloc(COPY_BYTES);
-	int err = buf ? enter(len, spool_fd, place) : -ENOMEM;
+	int err = buf ? enter(len, out) : -ENOMEM;
 
 	if (err) {
 		free(buf);
 		return err;
 	}
 	for (uint64_t at = 0; at < len && !err; at += COPY_BYTES)
-		err = copy_part(fd, at, *spool_fd, *place + at, buf,
+		err = copy_part(fd, at, out->fd, out->place + at, buf,
 				(size_t)hr__min(len - at, COPY_BYTES));
 	free(buf);
 	if (err)
-		hr__spool_drop();
+		hr__spool_drop(out);
 	return err;
 }
 
-void hr__spool_drop(void)
+void hr__spool_drop(struct hr__spooled *what)
 {
-	int fd = -1;
+	struct hr__spool *s = what->spool;
+	bool last;
 
-	pthread_mutex_lock(&spool.lock);
-	if (!--spool.users) {
-		fd = spool.fd;
-		spool.fd = -1;
-	}
-	pthread_mutex_unlock(&spool.lock);
-	if (fd >= 0)
-		hr__sys->close(fd);
+	pthread_mutex_lock(&lock);
+	last = !--s->users;
+	if (last && s == current)
+		current = NULL;
+	/* Under the lock: a child that is made meanwhile may need the bytes. */
+	if (!last && !s->shared && what->len)
+		hr__sys->fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, what->place,
+				   hr__align_up(what->len, PLACE_ALIGN));
+	pthread_mutex_unlock(&lock);
+	if (!last)
+		return;
+	hr__sys->close(s->fd);
+	free(s);
 }

@@ -11,11 +11,15 @@
 /* hr__spool_temp() - a new file without a name, in TMPDIR. Return: a descriptor or -errno. */
 int hr__spool_temp(void);
 
-/*
- * hr__spool_take() - copy @len bytes of @fd into the spool; they stay until hr__spool_drop().
- * Return: 0, and the spool's descriptor and the place in it; or -errno.
- */
-int hr__spool_take(int fd, uint64_t len, int *spool_fd, uint64_t *place);
-void hr__spool_drop(void);
+/* Bytes that were taken, and where: in @fd from @place on. */
+struct hr__spooled {
+	struct hr__spool *spool;
+	int fd;
+	uint64_t place, len;
+};
+
+/* hr__spool_take() - copy @len bytes of @fd; they stay until hr__spool_drop(). Return: 0 or -errno. */
+int hr__spool_take(int fd, uint64_t len, struct hr__spooled *out);
+void hr__spool_drop(struct hr__spooled *what);
 
 #endif

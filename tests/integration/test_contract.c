@@ -135,7 +135,7 @@ static void small_requests_on_large_blocks(void **state)
 	assert_int_equal(hr_engine_close(e), 0);
 }
 
-/* Blocks may be larger than a page, and than what memory must be aligned to: edges are staged all the same. */
+/* Where blocks are larger than a page, memory needs no more than that: edges are staged. */
 static void blocks_larger_than_pages(void **state)
 {
 	uint8_t *bytes = hr_buffer_address(t.buf);

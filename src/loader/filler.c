@@ -437,8 +437,10 @@ static void *run_filler(void *arg)
 	hr__numa_run_on(loader->dev->info.numa_node); /* before its ring is touched */
 	rc = hr__filler_open(filler);
 	tell_opened(filler, rc);
-	if (rc < 0)
+	if (rc < 0) {
+		hr__filler_close(filler); /* it may have a lane already */
 		return NULL;
+	}
 	while (!atomic_load(&loader->stopping)) {
 		/* Noted before looking for work: what comes up meanwhile ends the sleep. */
 		uint32_t seen = hr__event_now(&filler->waiter.event);

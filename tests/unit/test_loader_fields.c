@@ -478,13 +478,16 @@ static void packed_windows(void **state)
 	set_close(&s);
 }
 
+/* A loader that is refused has let go of all that it had. */
 static void refuse(struct set *s, struct hr_loader_options o, int code, const char *word)
 {
+	unsigned int refs = atomic_load(&s->dev->refs);
 	struct hr_loader *loader = NULL;
 
 	if (!o.batch_size)
 		o.batch_size = 4;
 	expect_code(hr_loader_open(s->ds, s->dev, &o, &loader), code, word);
+	assert_int_equal(atomic_load(&s->dev->refs), refs);
 }
 
 static void refusals(void **state)
@@ -505,6 +508,10 @@ static void refusals(void **state)
 	       "label");
 	refuse(&s, (struct hr_loader_options){.packed = true}, EINVAL, "packed");
 	refuse(&s, (struct hr_loader_options){.ragged = 7}, EINVAL, "ragged 7");
+	for (uint32_t threads = 0; threads <= 2; threads++)
+		refuse(&s,
+		       (struct hr_loader_options){.threads = threads, .engine = {.depth = 5000}},
+		       EINVAL, "depth");
 	loader = start(&s, small);
 	while (rc == 0) {
 		rc = hr_loader_next(loader, &batch);

@@ -64,6 +64,18 @@ int hr__file_fail_open(int err, const char *path)
 			hr_strerror(err));
 }
 
+int hr__file_open_fd(const char *path, int flags, mode_t mode)
+{
+	int fd = -EINTR;
+
+	for (int i = 0; fd == -EINTR && i < INTERRUPTS_MAX; i++)
+		fd = hr__sys->open(path, flags, mode);
+	/* Only a lease makes open(2) of a file say so, and then it may be waited for: it is taken back. */
+	if (fd == -EAGAIN && flags & O_NONBLOCK)
+		fd = hr__sys->open(path, flags & ~O_NONBLOCK, mode);
+	return fd;
+}
+
 static const char *kind_of(mode_t mode)
 {
 	if (S_ISDIR(mode))
@@ -248,7 +260,7 @@ int hr__file_open(const char *path, uint32_t flags, struct hr__fs_memo *memo, st
 	file = hr__file_new(path, flags);
 	if (!file)
 		return hr__fail(ENOMEM, "%s: no memory for an open file; free some", path);
-	file->fd = hr__sys->open(path, o, 0600);
+	file->fd = hr__file_open_fd(path, o, 0600);
 	if (file->fd < 0) {
 		err = explain_refusal(path, file->fd);
 		goto err_put;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <headrace/file.h>
 
@@ -108,6 +109,12 @@ static inline bool hr__file_is_open(const struct hr_file *file)
 	return !file->rest ||
 	       !(atomic_load_explicit(&file->holds, memory_order_relaxed) & HR__RESTING);
 }
+
+/*
+ * hr__file_open_fd() - open(2), once more when something came between: a signal, or a lease of somebody
+ * else's, which is taken back then. Return: a descriptor or -errno.
+ */
+int hr__file_open_fd(const char *path, int flags, mode_t mode);
 
 /* open(2) of @path failed with @err: the sentence. Return: @err. */
 int hr__file_fail_open(int err, const char *path);

@@ -64,11 +64,11 @@ int hr__file_reopen(const struct hr_file *file, int fd, int extra)
 	else
 		access_mode = O_RDONLY;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	again = hr__sys->open(link, access_mode | O_CLOEXEC | extra, 0);
+	again = hr__file_open_fd(link, access_mode | O_CLOEXEC | extra, 0);
 	if (again != -ENOENT || !*file->path)
 		return again;
-	again = hr__sys->open(file->path, access_mode | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | extra,
-			      0);
+	again = hr__file_open_fd(file->path,
+				 access_mode | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | extra, 0);
 	if (again < 0)
 		return again;
 	err = hr__sys->fstat(again, &st);

@@ -213,8 +213,7 @@ static bool is_crowded(int err)
 	return err == -EMFILE || err == -ENFILE;
 }
 
-/* The program itself has many files open: make room, if that can be. */
-static bool make_way(int err)
+bool hr__rest_make_way(int err)
 {
 	bool again;
 
@@ -286,8 +285,8 @@ static int changed(const struct hr_file *file, const char *why)
 /* One descriptor of the file as it was. Return: it, or -code with a sentence. */
 static int open_same(const struct hr_file *file, int extra)
 {
-	int fd = hr__sys->open(file->rest->path,
-			       O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | extra, 0);
+	int fd = hr__file_open_fd(file->rest->path,
+				  O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | extra, 0);
 	const char *why;
 	struct statx stx;
 	int err;
@@ -347,7 +346,7 @@ static int open_again(struct hr_file *file, bool must)
 	pthread_mutex_unlock(&rest.lock);
 	do {
 		err = reopen(file);
-	} while (err < 0 && make_way(err));
+	} while (err < 0 && hr__rest_make_way(err));
 	pthread_mutex_lock(&rest.lock);
 	if (err < 0)
 		rest.counts.open -= n;
@@ -516,7 +515,7 @@ int hr__rest_open(const char *path, struct hr_file **out)
 	reserve_first(FDS_MAX);
 	do {
 		err = hr__file_open(path, HR_FILE_READ, memo_now(), &file);
-	} while (err < 0 && make_way(err));
+	} while (err < 0 && hr__rest_make_way(err));
 	if (err == 0 && !file->is_block_device) {
 		err = begin_rest(file, FDS_MAX, false);
 		if (err == 0) {

@@ -28,6 +28,12 @@ int hr__rest_open(const char *path, struct hr_file **out);
  */
 int hr__rest_adopt(int fd, const char *path, struct hr_file **out);
 
+/*
+ * hr__rest_make_way() - a call failed with @err: if that is because the program has too many files open,
+ * close one that nobody needs. Return: true when the call is worth another try.
+ */
+bool hr__rest_make_way(int err);
+
 /* Descriptors of resting files: how many there may be, are, and were at most; files opened again. */
 struct hr__rest_counts {
 	uint64_t limit, open, most, reopened;

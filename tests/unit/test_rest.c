@@ -515,6 +515,30 @@ static void failing_calls(void **state)
 	close_all();
 }
 
+/* A signal, or a lease that the kernel takes back from somebody else, ends one call and no read. */
+static void calls_that_are_ended(void **state)
+{
+	static const int codes[] = {-EINTR, -EAGAIN};
+	struct hr_file *another;
+
+	open_all();
+	for (uint32_t i = 0; i < 2; i++) {
+		for (uint32_t k = 1; k <= files[9]->rest->n_fds; k++) {
+			send_to_rest(9);
+			fail_code = codes[i];
+			atomic_store(&fail_open_in, (int)k);
+			assert_int_equal(hr__file_hold(files[9], true), 1);
+			check_bytes(files[9], 9, 100);
+			hr__file_release(files[9]);
+		}
+		atomic_store(&fail_open_in, 1);
+		assert_int_equal(hr_file_open(paths[40], HR_FILE_READ, &another), 0);
+		check_bytes(another, 40, 5);
+		hr_file_close(another);
+	}
+	close_all();
+}
+
 /* An adopted descriptor is the buffered one; it has no other. */
 static void adopted(void **state)
 {
@@ -656,9 +680,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(harmless_changes), cmocka_unit_test(numbers_that_pass),
 		cmocka_unit_test(mounted_again),    cmocka_unit_test(adopted_ones_are_alike),
 		cmocka_unit_test(other_folder),     cmocka_unit_test(full_process),
-		cmocka_unit_test(failing_calls),    cmocka_unit_test(adopted),
-		cmocka_unit_test(many_threads),     cmocka_unit_test(in_a_child),
-		cmocka_unit_test(ordinary_files),
+		cmocka_unit_test(failing_calls),    cmocka_unit_test(calls_that_are_ended),
+		cmocka_unit_test(adopted),          cmocka_unit_test(many_threads),
+		cmocka_unit_test(in_a_child),       cmocka_unit_test(ordinary_files),
 	};
 
 	return cmocka_run_group_tests(all, set_up, tear_down);

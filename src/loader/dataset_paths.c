@@ -11,6 +11,7 @@
 
 #include "base/fail.h"
 #include "base/util.h"
+#include "file/rest.h"
 #include "loader/dataset.h"
 
 #define MANIFEST "index.json"
@@ -178,8 +179,11 @@ static int expand_folder(struct expansion *x, const char *folder, struct dirent 
 static int expand_path(struct expansion *x, const char *path)
 {
 	struct dirent **names;
-	int n = scandir(path, &names, NULL, alphasort), rc;
+	int n, rc;
 
+	do {
+		n = scandir(path, &names, NULL, alphasort);
+	} while (n < 0 && hr__rest_make_way(-errno));
 	if (n >= 0) {
 		rc = expand_folder(x, path, names, n);
 		for (int i = 0; i < n; i++)

@@ -219,7 +219,9 @@ static int open_side(struct side *side)
 	struct stat st;
 	int rc;
 
-	side->fd = hr__sys->open(side->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+	do {
+		side->fd = hr__file_open_fd(side->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+	} while (hr__rest_make_way(side->fd));
 	if (side->fd == -ENOENT)
 		return hr__fail(HR_E_NO_INDEX,
 				"%s: there is no such side index; make it with 'headrace index'",
@@ -274,7 +276,9 @@ static int create_named(struct side *side, char **temp)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < NAMES_MAX && fd == -EEXIST; i++) {
 		snprintf(name, room, "%s.%ld-%" PRIu32 ".tmp", side->path, (long)getpid(), i);
-		fd = hr__sys->open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		do {
+			fd = hr__sys->open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		} while (hr__rest_make_way(fd));
 	}
 	if (fd < 0) {
 		free(name);

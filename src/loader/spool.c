@@ -17,6 +17,7 @@
 
 #include "base/sys.h"
 #include "base/util.h"
+#include "file/rest.h"
 #include "loader/indexer.h"
 #include "loader/spool.h"
 
@@ -52,26 +53,36 @@ static void watch_fork(void)
 	pthread_atfork(before_fork, after_fork, after_fork);
 }
 
+/* Files that nobody needs make way where the program has too many open. */
+static int open_temp(const char *path, int flags)
+{
+	int fd;
+
+	do {
+		fd = hr__sys->open(path, flags | O_RDWR | O_CLOEXEC, 0600);
+	} while (hr__rest_make_way(fd));
+	return fd;
+}
+
 int hr__spool_temp(void)
 {
 	const char *folder = hr_config_get()->temp_dir;
 	char name[200];
-	int fd = hr__sys->open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	int fd = open_temp(folder, O_TMPFILE);
 
 	/* Some file systems have no such files. */
 	for (uint32_t i = 0; i < NAMES_MAX && (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EEXIST);
 	     i++) {
 		snprintf(name, sizeof(name), "%s/headrace-%ld-%" PRIu32 HR__INDEX_SUFFIX, folder,
 			 (long)getpid(), i);
-		fd = hr__sys->open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+		fd = open_temp(name, O_CREAT | O_EXCL | O_NOFOLLOW);
 		if (fd >= 0)
 			hr__sys->unlink(name);
 	}
 	return fd;
 }
 
-/* The lock is held. Return: 0 or -errno. */
-static int open_spool(void)
+static int spool_open(struct hr__spool **out)
 {
 	struct hr__spool *s = calloc(1, sizeof(*s));
 	int fd = s ? hr__spool_temp() : -ENOMEM;
@@ -81,25 +92,44 @@ static int open_spool(void)
 		return fd;
 	}
 	s->fd = fd;
-	current = s;
+	*out = s;
 	return 0;
+}
+
+static void spool_close(struct hr__spool *s)
+{
+	if (!s)
+		return;
+	hr__sys->close(s->fd);
+	free(s);
 }
 
 /* A place for @len bytes. Return: 0 or -errno. */
 static int enter(uint64_t len, struct hr__spooled *out)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	int err;
+	struct hr__spool *fresh = NULL;
+	int err = 0;
 
 	pthread_once(&once, watch_fork);
 	pthread_mutex_lock(&lock);
-	err = current ? 0 : open_spool();
-	if (!err) {
+	if (!current) {
+		pthread_mutex_unlock(&lock);
+		err = spool_open(&fresh);
+		pthread_mutex_lock(&lock);
+	}
+	if (!current) {
+		current = fresh;
+		fresh = NULL;
+	}
+	if (current) { /* ours, or that of a thread that was faster */
+		err = 0;
 		*out = (struct hr__spooled){current, current->fd, current->end, len};
 		current->end += hr__align_up(len, PLACE_ALIGN);
 		current->users++;
 	}
 	pthread_mutex_unlock(&lock);
+	spool_close(fresh);
 	return err;
 }
 
@@ -155,8 +185,6 @@ void hr__spool_drop(struct hr__spooled *what)
 		hr__sys->fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, what->place,
 				   hr__align_up(what->len, PLACE_ALIGN));
 	pthread_mutex_unlock(&lock);
-	if (!last)
-		return;
-	hr__sys->close(s->fd);
-	free(s);
+	if (last)
+		spool_close(s);
 }

@@ -385,6 +385,18 @@ static void changed_file(void **state)
 	write_npy(path, 1500);
 }
 
+/* Of the first @n archives. */
+static void remove_indexes(uint32_t n)
+{
+	char path[600];
+
+	for (uint32_t k = 0; k < n; k++) {
+		file_path(path, sizeof(path), "tar", k);
+		snprintf(path + strlen(path), 16, ".hrindex");
+		assert_int_equal(unlink(path), 0);
+	}
+}
+
 /* As in a folder that may not be written to. */
 static int open_but_new(const char *path, int flags, mode_t mode)
 {
@@ -400,11 +412,9 @@ static void indexes_without_a_name(void **state)
 	struct hr_dataset *ds, *same;
 	char path[600];
 
-	for (uint32_t k = 0; k < FILES; k++) {
-		file_path(path, sizeof(path), "tar", k);
-		snprintf(path + strlen(path), 16, ".hrindex");
-		assert_int_equal(unlink(path), 0);
-	}
+	remove_indexes(FILES);
+	file_path(path, sizeof(path), "tar", 0);
+	snprintf(path + strlen(path), 16, ".hrindex");
 	sys.open = open_but_new;
 	hr__sys = &sys;
 	ds = open_kind("tar");
@@ -432,6 +442,40 @@ static void indexes_made_anew(void **state)
 	hr_dataset_close(ds);
 }
 
+/* The program has all other descriptors: files that nobody needs make way, for side indexes, too. */
+static void full_process(void **state)
+{
+	struct hr_dataset *ds, *some = NULL;
+	struct hr_dataset_options opts = {0};
+	static char paths[50][600];
+	const char *names[50];
+	struct hr_range range;
+	struct hr_file *file;
+	int taken[NOFILE], n = 0;
+
+	for (uint32_t k = 0; k < 50; k++) {
+		file_path(paths[k], sizeof(paths[k]), "tar", k);
+		names[k] = paths[k];
+	}
+	for (int with_index = 1; with_index >= 0; with_index--) {
+		ds = open_kind("tar");
+		if (!with_index)
+			remove_indexes(50);
+		while (n < (int)NOFILE && (taken[n] = dup(0)) >= 0)
+			n++;
+		assert_int_equal(errno, EMFILE);
+		expect_ok(hr_dataset_open(names, 50, &opts, &some));
+		for (uint64_t i = 0; i < 50 * ROWS; i++) {
+			expect_ok(hr_dataset_locate(some, i, 0, &file, &range, 1));
+			assert_int_equal(range.len, blob_len((uint32_t)(i / ROWS), i % ROWS));
+		}
+		hr_dataset_close(some);
+		while (n)
+			close(taken[--n]);
+		hr_dataset_close(ds);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest all[] = {
@@ -443,6 +487,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(changed_file),
 		cmocka_unit_test(indexes_without_a_name),
 		cmocka_unit_test(indexes_made_anew),
+		cmocka_unit_test(full_process),
 	};
 
 	if (argc > 1)

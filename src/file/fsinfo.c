@@ -136,14 +136,15 @@ static ssize_t scan_lines(char *buf, size_t len, uint64_t mount_id, struct hr__f
 	return (ssize_t)used;
 }
 
-static void find_mount(uint64_t mount_id, struct hr__fsinfo *out)
+/* Return: false when there was nothing to read. */
+static bool find_mount(uint64_t mount_id, struct hr__fsinfo *out)
 {
 	char buf[LINE_MAX_BYTES];
 	uint64_t at = 0;
 	int fd = hr__sys->open(PROC_MOUNTS, O_RDONLY | O_CLOEXEC, 0);
 
 	if (fd < 0)
-		return;
+		return false;
 	while (at < MOUNTS_MAX) {
 		size_t have = 0;
 		ssize_t n, used;
@@ -163,6 +164,7 @@ static void find_mount(uint64_t mount_id, struct hr__fsinfo *out)
 		at += used ? (uint64_t)used : have;
 	}
 	hr__sys->close(fd);
+	return true;
 }
 
 /* -- file systems ----------------------------------------------------------------------------- */
@@ -197,8 +199,7 @@ int hr__fsinfo_find(int fd, struct hr__fs_memo *memo, struct hr__fsinfo *out)
 		*out = memo->fs;
 		return 0;
 	}
-	find_mount(stx.stx_mnt_id, out);
-	if (memo)
+	if (find_mount(stx.stx_mnt_id, out) && memo)
 		*memo = (struct hr__fs_memo){stx.stx_mnt_id, *out};
 	return 0;
 }

@@ -350,7 +350,10 @@ static int open_again(struct hr_file *file, bool must)
 	pthread_mutex_lock(&rest.lock);
 	if (err < 0)
 		rest.counts.open -= n;
-	return is_crowded(err) && !must ? -EAGAIN : err;
+	if (is_crowded(err) && !must)
+		return -EAGAIN;
+	/* That means to wait for other files, which does not help here. */
+	return err == -EAGAIN ? -EIO : err;
 }
 
 int hr__file_wake(struct hr_file *file, bool must)

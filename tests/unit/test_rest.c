@@ -12,6 +12,7 @@
 #include <headrace/headrace.h>
 
 #include "base/sys.h"
+#include "file/fsinfo.h"
 #include "file/rest.h"
 #include "support/support.h"
 
@@ -539,6 +540,37 @@ static void calls_that_are_ended(void **state)
 	close_all();
 }
 
+/* A list of mounts that could not be read is not remembered as one that says nothing. */
+static void mounts_unread(void **state)
+{
+	struct hr__fs_memo memo = {0};
+	struct hr__fsinfo fs, again;
+	int fd = open(paths[0], O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	fail_code = -EMFILE;
+	atomic_store(&fail_open_in, 1);
+	assert_int_equal(hr__fsinfo_find(fd, &memo, &fs), 0);
+	atomic_store(&fail_open_in, 0); /* a kernel that does not number mounts */
+	assert_int_equal(hr__fsinfo_find(fd, NULL, &fs), 0);
+	assert_int_equal(hr__fsinfo_find(fd, &memo, &again), 0);
+	assert_string_equal(again.source, fs.source);
+	assert_string_equal(again.options, fs.options);
+	close(fd);
+}
+
+/* Who must have a file is not told to wait for one, whatever open(2) and statx(2) say. */
+static void must_have(void **state)
+{
+	open_all();
+	send_to_rest(9);
+	fail_code = -EAGAIN;
+	atomic_store(&fail_statx_in, 1);
+	assert_int_equal(hr__file_hold(files[9], true), -EIO);
+	assert_non_null(strstr(hr_error_detail(), paths[9]));
+	close_all();
+}
+
 /* An adopted descriptor is the buffered one; it has no other. */
 static void adopted(void **state)
 {
@@ -681,6 +713,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(mounted_again),    cmocka_unit_test(adopted_ones_are_alike),
 		cmocka_unit_test(other_folder),     cmocka_unit_test(full_process),
 		cmocka_unit_test(failing_calls),    cmocka_unit_test(calls_that_are_ended),
+		cmocka_unit_test(mounts_unread),    cmocka_unit_test(must_have),
 		cmocka_unit_test(adopted),          cmocka_unit_test(many_threads),
 		cmocka_unit_test(in_a_child),       cmocka_unit_test(ordinary_files),
 	};

@@ -43,6 +43,30 @@ static struct {
 	atomic_uint_fast64_t tick;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static void before_fork(void)
+{
+	pthread_mutex_lock(&registry.lock);
+}
+
+static void in_parent(void)
+{
+	pthread_mutex_unlock(&registry.lock);
+}
+
+/* What is registered is the parent's, and so are the mappings that it has listed. */
+static void in_child(void)
+{
+	registry.head = NULL;
+	registry.pinned = 0;
+	atomic_store(&registry.mappings, 0);
+	pthread_mutex_unlock(&registry.lock);
+}
+
+static void watch_fork(void)
+{
+	pthread_atfork(before_fork, in_parent, in_child);
+}
+
 uint64_t hr__mapping_tick(void)
 {
 	return atomic_fetch_add(&registry.tick, 1) + 1;
@@ -129,7 +153,7 @@ static void mapping_drop(struct hr__attachment *attachment)
 	struct hr__mapping *m = (struct hr__mapping *)attachment, **at = &registry.head;
 
 	if (m->fork_generation != hr__fork_generation()) {
-		/* In a child: registrations, the list and its lock are the parent's. */
+		/* In a child: registrations are the parent's, and it is in no list. */
 		hr__sys->munmap(m->base, m->len);
 		free(m);
 		return;
@@ -212,11 +236,13 @@ static int mapping_new(struct hr_file *file, struct hr_device *dev, bool plain,
 int hr__mapping_get(struct hr_file *file, struct hr_device *dev, bool plain,
 		    struct hr__mapping **out)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int ret = 0;
 
 	*out = find(file, dev, plain);
 	if (*out)
 		return 0;
+	pthread_once(&once, watch_fork);
 	pthread_mutex_lock(&registry.lock);
 	*out = find(file, dev, plain);
 	if (!*out)

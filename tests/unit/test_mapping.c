@@ -7,10 +7,14 @@
  * the borders of windows alone.
  */
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <headrace/headrace.h>
 
+#include "base/sys.h"
 #include "base/util.h"
 #include "fake_control.h"
 #include "support/support.h"
@@ -425,6 +429,64 @@ static void test_rounds(void **state)
 	assert_int_equal(fake.get("registered"), 0);
 }
 
+static atomic_bool inside, go_on;
+
+/* The list's lock is held: the other thread forks now, or as soon as it may. */
+static void *slow_mmap(size_t len, int prot, int flags, int fd, uint64_t offset)
+{
+	atomic_store(&inside, true);
+	for (uint32_t i = 0; i < 10000 && !atomic_load(&go_on); i++)
+		sched_yield();
+	return hr__sys_real.mmap(len, prot, flags, fd, offset);
+}
+
+static void *map_it(void *arg)
+{
+	mapping_of(arg);
+	while (!atomic_load(&go_on)) /* sanitizers count threads */
+		sched_yield();
+	return NULL;
+}
+
+/* A child has mappings of its own, and no lock that is held by a thread which is not there. */
+static void test_forked(void **state)
+{
+	struct hr__sys sys = hr__sys_real;
+	struct hr_file *other;
+	struct hr_device *host;
+	struct hr__mapping *m;
+	pthread_t thread;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(hr_device_open("host", &host), 0);
+	assert_int_equal(hr_file_open(t.path, HR_FILE_READ, &other), 0);
+	assert_int_equal(register_window(t.file, 0), W);
+	sys.mmap = slow_mmap;
+	hr__sys = &sys;
+	assert_int_equal(pthread_create(&thread, NULL, map_it, other), 0);
+	while (!atomic_load(&inside))
+		sched_yield();
+	pid = fork();
+	if (!pid) {
+		bool good;
+
+		alarm(60);
+		hr__sys = &hr__sys_real;
+		good = hr__mapping_get(t.file, host, false, &m) == 0 && hr__mapping_pinned() == 0;
+		hr_file_close(t.file); /* with a mapping of the parent's and one of its own */
+		_exit(good && hr__mapping_pinned() == 0 ? 0 : 1);
+	}
+	atomic_store(&go_on, true);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	pthread_join(thread, NULL);
+	hr__sys = &hr__sys_real;
+	assert_int_equal(hr__mapping_pinned(), W);
+	hr_file_close(other);
+	hr_device_close(host);
+}
+
 int main(void)
 {
 #define EACH(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -443,6 +505,7 @@ int main(void)
 		EACH(test_file_changes),
 		EACH(test_threads),
 		EACH(test_rounds),
+		EACH(test_forked),
 	};
 
 	setenv("HEADRACE_PIN_BYTES", "128M", 1); /* before the library is used */

@@ -80,6 +80,25 @@ static int read_open(const struct hr_source *src, int fd, uint64_t offset, void 
 	return 0;
 }
 
+/*
+ * What has its name now: on a network file system the old one is gone when another machine has made the
+ * index again, and whoever reads knows the checksums. Return: 0 or -code with a sentence.
+ */
+static int read_anew(const struct hr_source *src, const struct hr_file *file, uint64_t offset,
+		     void *buf, size_t len)
+{
+	int fd = hr__file_open_fd(file->rest->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0), rc;
+
+	if (fd < 0)
+		return hr__fail(ESTALE,
+				"%s: was replaced on the server, and cannot be opened again: %s; "
+				"open the dataset again",
+				src->name, hr_strerror(fd));
+	rc = read_open(src, fd, offset, buf, len);
+	hr__sys->close(fd);
+	return rc;
+}
+
 static int read_side(const struct hr_source *src, uint64_t offset, void *buf, size_t len)
 {
 	const struct side *side = src->ctx;
@@ -92,7 +111,7 @@ static int read_side(const struct hr_source *src, uint64_t offset, void *buf, si
 		return rc;
 	rc = read_open(src, side->file->fd, offset, buf, len);
 	hr__file_release(side->file);
-	return rc;
+	return rc == -ESTALE ? read_anew(src, side->file, offset, buf, len) : rc;
 }
 
 static int write_side(struct hr__index_out *out, uint64_t offset, const void *bytes, size_t len)

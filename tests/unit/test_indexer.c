@@ -31,7 +31,7 @@
 #include "support/tar_bytes.h"
 
 struct folder {
-	char path[64], data[96], index[112];
+	char path[64], data[96], index[112], spare[120];
 };
 
 static char log_text[4096];
@@ -79,6 +79,7 @@ static int setup(void **state)
 	assert_non_null(mkdtemp(f->path));
 	snprintf(f->data, sizeof(f->data), "%s/data.tar", f->path);
 	snprintf(f->index, sizeof(f->index), "%s.hrindex", f->data);
+	snprintf(f->spare, sizeof(f->spare), "%s.spare", f->index);
 	write_tar(f->data, 10, "sample");
 	log_text[0] = '\0';
 	*state = f;
@@ -260,6 +261,49 @@ static void damaged_while_it_is_used(void **state)
 	hr_loader_close(loader);
 	hr_dataset_close(ds);
 	hr_device_close(dev);
+}
+
+static ino_t stale;
+
+static ssize_t stale_pread(int fd, void *buf, size_t len, uint64_t offset)
+{
+	struct stat st;
+
+	if (stale && fstat(fd, &st) == 0 && st.st_ino == stale)
+		return -ESTALE;
+	return hr__sys_real.pread(fd, buf, len, offset);
+}
+
+/* On NFS the file of one that another machine replaces is gone, although it is open here. */
+static void replaced_on_a_server(void **state)
+{
+	struct folder *f = *state;
+	struct hr_dataset_options opts = {.format = "tar"};
+	struct hr_index_options again = {.force = true};
+	struct hr__sys sys = hr__sys_real;
+	const char *path = f->data;
+	struct hr_dataset *ds = NULL;
+	struct hr_range range;
+	struct hr_file *file;
+
+	sys.pread = stale_pread;
+	hr__sys = &sys;
+	assert_int_equal(hr_dataset_open(&path, 1, &opts, &ds), 0);
+	stale = inode(f->index);
+	assert_int_equal(link(f->index, f->spare), 0); /* so that its number is not given again */
+	assert_int_equal(hr_index_build(&path, 1, &again, NULL), 1);
+	assert_int_not_equal(inode(f->index), stale);
+	assert_int_equal(hr_dataset_locate(ds, 3, 0, &file, &range, 1), 1);
+	assert_int_equal(range.len, strlen("sample 3"));
+	hr_dataset_close(ds);
+	/* With none in its place there is nothing to be done. */
+	assert_int_equal(hr_dataset_open(&path, 1, &opts, &ds), 0);
+	stale = inode(f->index);
+	assert_int_equal(unlink(f->index), 0);
+	assert_int_equal(hr_dataset_locate(ds, 3, 0, &file, &range, 1), -ESTALE);
+	expect_word(hr_error_detail(), "data.tar.hrindex");
+	hr_dataset_close(ds);
+	stale = 0;
 }
 
 static void kept_in_another_folder(void **state)
@@ -628,6 +672,7 @@ int main(void)
 		TEST(another_file_of_the_same_time),
 		TEST(a_damaged_one_is_made_again),
 		TEST(damaged_while_it_is_used),
+		TEST(replaced_on_a_server),
 		TEST(kept_in_another_folder),
 		TEST(folders_that_cannot_be_written),
 		TEST(writes_that_fail),

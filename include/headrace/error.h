@@ -80,7 +80,8 @@ const char *hr_error_name(int code);
  * hr_error_detail() - the sentence that belongs to the last failure on the calling thread.
  *
  * The text names the object, the cause and the remedy. It stays valid until the next library call
- * on the same thread that fails.
+ * on the same thread that fails. It is UTF-8 without control characters, whatever a file is called: '?'
+ * stands for each byte that is not.
  *
  * Return: a string, never NULL; "" if nothing failed on this thread yet.
  */

@@ -9,6 +9,7 @@
 #include <headrace/error.h>
 
 #include "base/fail.h"
+#include "base/utf8.h"
 
 static _Thread_local char last_sentence[640];
 
@@ -72,5 +73,6 @@ int hr__fail_set(int code, const char *sentence)
 
 	memmove(last_sentence, sentence, len);
 	last_sentence[len] = '\0';
+	hr__utf8_clean(last_sentence);
 	return code < 0 ? code : -code;
 }

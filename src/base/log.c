@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/utf8.h"
 
 static hr_log_fn log_sink;
 static void *log_user;
@@ -24,5 +25,6 @@ void hr__log(enum hr_log_level level, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
+	hr__utf8_clean(line);
 	log_sink(level, line, log_user);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/utf8.h"
 #include "base/util.h"
 #include "format/json.h"
 
@@ -118,39 +119,6 @@ int hr__json_more(struct hr__json *j, char close, bool *first)
 }
 
 /* -- strings ---------------------------------------------------------------------------------- */
-
-/* Length of the valid UTF-8 sequence at @p, 0 if it is none: no overlong forms, no surrogates. */
-static size_t utf8_len(const uint8_t *p, size_t left)
-{
-	uint8_t low = 0x80, high = 0xbf;
-	size_t len;
-
-	if (p[0] < 0x80)
-		return 1;
-	if (p[0] >= 0xc2 && p[0] <= 0xdf)
-		len = 2;
-	else if (p[0] >= 0xe0 && p[0] <= 0xef)
-		len = 3;
-	else if (p[0] >= 0xf0 && p[0] <= 0xf4)
-		len = 4;
-	else
-		return 0;
-	if (p[0] == 0xe0)
-		low = 0xa0;
-	else if (p[0] == 0xed)
-		high = 0x9f;
-	else if (p[0] == 0xf0)
-		low = 0x90;
-	else if (p[0] == 0xf4)
-		high = 0x8f;
-	if (left < len || p[1] < low || p[1] > high)
-		return 0;
-	for (size_t i = 2; i < len; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	}
-	return len;
-}
 
 static int put_utf8(char *to, uint32_t c)
 {
@@ -265,7 +233,7 @@ int hr__json_string(struct hr__json *j, const char *what, const char **out)
 		if (*j->at < 0x20)
 			return hr__json_fail(j, "%s has a raw control character, %s", what,
 					     found(j, text));
-		len = utf8_len(j->at, (size_t)(j->end - j->at));
+		len = hr__utf8_len(j->at, (size_t)(j->end - j->at));
 		if (!len)
 			return hr__json_fail(j, "%s is not valid UTF-8 at %s", what,
 					     found(j, text));

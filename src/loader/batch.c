@@ -4,10 +4,20 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "loader/batch.h"
 #include "mem/mem.h"
+
+/*
+ * So many ready batches are enough to let a filler sleep on. A wake-up costs who does it a system call,
+ * 10 to 20 us in a virtual machine, and would cost the consumer that at every step; rings too small to
+ * have as many ready pay it, since their batches are large or were meant to be few.
+ */
+#define READY_ENOUGH 4u
+
+_Static_assert(offsetof(struct hr__slot, batch) == 0, "a batch is found by its address");
 
 static int init_slot(struct hr__slot *slot, const struct hr__layout *layout,
 		     struct hr_buffer *buffer, uint64_t offset, const char *side)
@@ -103,6 +113,26 @@ static void drop_waiter(struct hr__ring *ring, struct hr__waiter *waiter)
 	waiter->queued = false;
 }
 
+/*
+ * Lock held. The sleeping filler that should be woken now, if any. A slot that is freed while plenty are
+ * ready wakes nobody, so whatever makes the answer change has to ask: freeing a slot, taking a batch (also
+ * in vain, before the consumer sleeps), and claiming one slot of several. Opening the ring wakes all.
+ */
+static struct hr__waiter *waiter_of_use(struct hr__ring *ring)
+{
+	if (ring->closed || ring->n_free == 0 || ring->next_in >= ring->total)
+		return NULL; /* it would find nothing to claim */
+	if (ring->ready >= READY_ENOUGH && ring->n_free < ring->ready)
+		return NULL;
+	return pop_waiter(ring);
+}
+
+static void wake(struct hr__waiter *waiter)
+{
+	if (waiter)
+		hr__event_signal(&waiter->event);
+}
+
 void hr__ring_restart(struct hr__ring *ring, uint64_t total)
 {
 	pthread_mutex_lock(&ring->lock);
@@ -130,6 +160,7 @@ void hr__ring_set_closed(struct hr__ring *ring, bool closed)
 
 struct hr__slot *hr__ring_claim(struct hr__ring *ring, struct hr__waiter *waiter)
 {
+	struct hr__waiter *other = NULL;
 	struct hr__slot *slot = NULL;
 
 	pthread_mutex_lock(&ring->lock);
@@ -140,12 +171,14 @@ struct hr__slot *hr__ring_claim(struct hr__ring *ring, struct hr__waiter *waiter
 		slot->seq = ring->next_in++;
 		slot->error = 0;
 		ring->by_seq[slot->seq % ring->n] = slot;
+		other = waiter_of_use(ring); /* one was woken for all that are free */
 	} else if (waiter) {
 		waiter->next = ring->waiters;
 		waiter->queued = true;
 		ring->waiters = waiter;
 	}
 	pthread_mutex_unlock(&ring->lock);
+	wake(other);
 	return slot;
 }
 
@@ -178,6 +211,7 @@ static enum hr__take explain_nothing(const struct hr__ring *ring)
 enum hr__take hr__ring_take(struct hr__ring *ring, struct hr__slot **out)
 {
 	enum hr__take take = HR__TAKE_WAIT;
+	struct hr__waiter *waiter;
 	struct hr__slot *slot;
 
 	pthread_mutex_lock(&ring->lock);
@@ -197,36 +231,38 @@ enum hr__take hr__ring_take(struct hr__ring *ring, struct hr__slot **out)
 			take = HR__TAKE_FAILED;
 		}
 	}
+	waiter = waiter_of_use(ring);
 	pthread_mutex_unlock(&ring->lock);
+	wake(waiter);
 	return take;
 }
 
 struct hr__slot *hr__ring_held(struct hr__ring *ring, const struct hr_batch *batch)
 {
-	struct hr__slot *found = NULL;
+	/* By its address: looking at every slot would be a cache miss each. */
+	uint64_t offset = (uintptr_t)batch - (uintptr_t)ring->slots;
+	struct hr__slot *slot;
+	bool held;
 
+	if (offset % sizeof(*slot) || offset / sizeof(*slot) >= ring->n)
+		return NULL;
+	slot = &ring->slots[offset / sizeof(*slot)];
 	pthread_mutex_lock(&ring->lock);
-	for (uint32_t i = 0; i < ring->n; i++) {
-		struct hr__slot *slot = &ring->slots[i];
-
-		if (&slot->batch == batch && slot->state == HR__SLOT_HELD)
-			found = slot;
-	}
+	held = slot->state == HR__SLOT_HELD;
 	pthread_mutex_unlock(&ring->lock);
-	return found;
+	return held ? slot : NULL;
 }
 
-/* One slot more is free: one filler is woken, not all. */
+/* One slot more is free: one filler is woken, not all, and not while plenty of batches are ready. */
 static void free_slot(struct hr__ring *ring, struct hr__slot *slot)
 {
 	struct hr__waiter *waiter;
 
 	pthread_mutex_lock(&ring->lock);
 	push_free(ring, slot);
-	waiter = pop_waiter(ring);
+	waiter = waiter_of_use(ring);
 	pthread_mutex_unlock(&ring->lock);
-	if (waiter)
-		hr__event_signal(&waiter->event);
+	wake(waiter);
 }
 
 void hr__ring_release(struct hr__ring *ring, struct hr__slot *slot, struct hr_lane *lane,

@@ -9,6 +9,9 @@
  *
  * Threads: hr__ring_claim() and hr__ring_publish() by any filler; all others by the consumer alone.
  * The lock is held for a few instructions, never across a system call.
+ *
+ * Fillers without a slot sleep. Not each one that is freed wakes them, but only those that are worth it:
+ * when few batches are ready, or as many slots are free. See waiter_of_use().
  */
 #ifndef HR_LOADER_BATCH_H
 #define HR_LOADER_BATCH_H
@@ -90,8 +93,8 @@ void hr__ring_fini(struct hr__ring *ring);
 void hr__ring_restart(struct hr__ring *ring, uint64_t total);
 
 /*
- * A free slot with the next number, FILLING. @waiter: signalled once there may be one, when now there
- * is none; NULL: do not wait. Return: the slot, or NULL.
+ * A free slot with the next number, FILLING. @waiter: signalled once one should be filled, when now there
+ * is none; NULL: do not wait. Wakes the next filler if there are more. Return: the slot, or NULL.
  */
 struct hr__slot *hr__ring_claim(struct hr__ring *ring, struct hr__waiter *waiter);
 
@@ -110,6 +113,7 @@ enum hr__take {
 	HR__TAKE_END,     /* that was all */
 };
 
+/* The next batch. To ask in vain wakes who can bring it, so the consumer may sleep after that. */
 enum hr__take hr__ring_take(struct hr__ring *ring, struct hr__slot **out);
 
 /* The slot of a held batch, or NULL when @batch is none. */

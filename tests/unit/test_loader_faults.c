@@ -223,6 +223,33 @@ static void one_held_for_long(void **state)
 	}
 }
 
+/* However many are held and in whichever order they go back, the next one comes. */
+static void held_at_random(void **state)
+{
+	static const uint32_t slots[] = {2, 5, 10, 17};
+
+	for (int i = 0; i < N_COUNTS * 4; i++) {
+		uint32_t n = slots[i / N_COUNTS], n_held = 0;
+		struct hr_loader *loader = open_with(thread_counts[i % N_COUNTS], n);
+		const struct hr_batch *held[17];
+		uint64_t random = (uint64_t)i;
+
+		for (uint64_t step = 0; step < 400; step++) {
+			uint64_t back = n_held == n ? 1 : test_random(&random) % (n_held + 1);
+
+			for (; back; back--) {
+				uint64_t k = test_random(&random) % n_held;
+
+				expect_ok(hr_loader_release(loader, held[k], NULL));
+				held[k] = held[--n_held];
+			}
+			held[n_held++] = next_batch(loader);
+			check_batch(&f, loader, held[n_held - 1], false);
+		}
+		hr_loader_close(loader);
+	}
+}
+
 static void release_of_strangers(void **state)
 {
 	struct hr_loader *loader = open_with(0, 0);
@@ -602,6 +629,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(drive_fails),
 		cmocka_unit_test(every_slot_held),
 		cmocka_unit_test(one_held_for_long),
+		cmocka_unit_test(held_at_random),
 		cmocka_unit_test(release_of_strangers),
 		cmocka_unit_test(close_at_any_time),
 		cmocka_unit_test(stopped_by_another_thread),

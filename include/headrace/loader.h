@@ -132,6 +132,7 @@ struct hr_batch {
 	const uint64_t *ids;      /* sample numbers of the rows */
 	struct hr_buffer *buffer; /* the slot's memory and */
 	uint64_t buffer_offset;   /* where it starts, in bytes */
+	bool last;                /* the next batch, if there is one, begins another epoch */
 };
 
 struct hr_loader_info {

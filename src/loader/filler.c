@@ -157,10 +157,11 @@ static void draw_samples(struct hr__filler *filler, struct hr__slot *slot)
 {
 	struct hr_loader *loader = filler->loader;
 	const struct hr__schedule *schedule = &loader->schedule;
-	struct hr__turn turn;
+	struct hr__turn turn, next;
 	uint64_t position;
 
 	hr__schedule_at(schedule, slot->seq, &turn);
+	hr__schedule_at(schedule, slot->seq + 1, &next);
 	hr__order_begin(filler->order, turn.epoch);
 	position = turn.first % schedule->samples;
 	for (uint32_t row = 0, n; row < loader->layout.batch_size; row += n, position = 0) {
@@ -172,6 +173,7 @@ static void draw_samples(struct hr__filler *filler, struct hr__slot *slot)
 	slot->batch.epoch = turn.epoch;
 	slot->batch.step = turn.step;
 	slot->batch.valid = turn.valid;
+	slot->batch.last = next.epoch != turn.epoch;
 }
 
 static int send_side(struct hr__filler *filler, struct hr__slot *slot, const char *side,

@@ -52,6 +52,7 @@ static void run_all(struct fixture *f, uint32_t threads, enum hr_dtype out)
 			assert_int_equal(batch->step, step);
 			assert_int_equal(batch->samples, 5);
 			assert_int_equal(batch->valid, 5);
+			assert_int_equal(batch->last, step + 1 == n / 5);
 			assert_memory_equal(batch->ids, ids + step * 5, 5 * sizeof(*ids));
 			check_tensors(f, loader, batch, out ? out : f->dtype);
 			check_batch(f, loader, batch, true);
@@ -130,6 +131,9 @@ static void collect(struct fixture *f, struct hr_loader_options o, const void *s
 		const struct hr_batch *batch = next_batch(loader);
 
 		memcpy(ids + (k * world + o.dp_rank) * b, batch->ids, b * sizeof(*ids));
+		/* whatever the steps before a resume were: the last one says so, and no other */
+		if (!save)
+			assert_int_equal(batch->last, k + 1 == steps);
 		check_batch(f, loader, batch, false);
 		expect_ok(hr_loader_release(loader, batch, NULL));
 	}
@@ -267,6 +271,7 @@ static void last_step_is_padded(void **state)
 			for (uint64_t i = 0; i < 4; i++)
 				assert_int_equal(batch->ids[i], order[(first + i) % 10]);
 			assert_int_equal(batch->valid, step == 0 ? 4 : rank == 0 ? 2 : 0);
+			assert_int_equal(batch->last, step == 1);
 			check_batch(&f, loader, batch, false);
 			expect_ok(hr_loader_release(loader, batch, NULL));
 		}

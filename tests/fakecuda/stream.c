@@ -214,8 +214,9 @@ static void stream_start(struct fake_stream *s)
 		abort();
 }
 
-/* The stream NULL: one for all devices, which nobody destroys. */
+/* The stream NULL, or by its handle 1: one for all devices, which nobody destroys. */
 static struct fake_stream the_default;
+#define BY_HANDLE ((struct fake_stream *)1)
 
 static void default_start(void)
 {
@@ -223,10 +224,12 @@ static void default_start(void)
 	pthread_detach(the_default.thread);
 }
 
-static struct fake_stream *default_stream(void)
+static struct fake_stream *find_stream(struct fake_stream *s)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+	if (s && s != BY_HANDLE)
+		return s;
 	pthread_once(&once, default_start);
 	return &the_default;
 }
@@ -240,8 +243,7 @@ static void push(struct fake_stream *s, const struct op *what, bool wait)
 
 	if (!op)
 		abort();
-	if (!s)
-		s = default_stream();
+	s = find_stream(s);
 	*op = *what;
 	op->next = NULL;
 	op->finished = wait ? &finished : NULL;
@@ -375,6 +377,7 @@ int cuStreamQuery(struct fake_stream *s)
 		result = fake_capture_spoil(s);
 	if (result)
 		return result;
+	s = find_stream(s);
 	pthread_mutex_lock(&s->lock);
 	result = s->head ? HR__CU_NOT_READY : 0;
 	pthread_mutex_unlock(&s->lock);

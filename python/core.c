@@ -703,18 +703,23 @@ static PyMethodDef methods[] = {
 	{"index_build", headrace_index_build, METH_VARARGS, NULL},
 	{"loader_open", headrace_loader_open, METH_VARARGS, NULL},
 	{"loader_info", headrace_loader_info, METH_VARARGS, NULL},
-	{"loader_next", headrace_loader_next, METH_VARARGS, NULL},
-	{"loader_release", headrace_loader_release, METH_VARARGS, NULL},
+	{"loader_next", (PyCFunction)(void (*)(void))headrace_loader_next, METH_FASTCALL, NULL},
+	{"loader_release", (PyCFunction)(void (*)(void))headrace_loader_release, METH_FASTCALL,
+	 NULL},
 	{"loader_state", headrace_loader_state, METH_VARARGS, NULL},
 	{"loader_restore", headrace_loader_restore, METH_VARARGS, NULL},
 	{"lane_open", headrace_lane_open, METH_VARARGS, NULL},
-	{"to_dlpack", headrace_to_dlpack, METH_VARARGS, NULL},
 	{"version", version, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
+static PyModuleDef_Slot slots[] = {
+	{Py_mod_exec, headrace_add_types},
+	{0, NULL},
+};
+
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "headrace._core",
-					.m_size = 0, .m_methods = methods};
+					.m_size = 0, .m_methods = methods, .m_slots = slots};
 
 PyMODINIT_FUNC PyInit__core(void);
 

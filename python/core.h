@@ -8,6 +8,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <headrace/headrace.h>
@@ -23,6 +24,8 @@ struct dl_tensor {
 	uint64_t byte_offset;
 };
 
+enum { DL_HOST = 1, DL_CUDA = 2 };
+
 struct dl_managed {
 	struct dl_tensor tensor;
 	void *context;
@@ -34,6 +37,18 @@ PyObject *headrace_fail(int64_t code);
 
 /* headrace_numbers() - a tuple. */
 PyObject *headrace_numbers(const uint64_t *values, uint32_t n);
+
+/* loader.c: a tensor for DLPack's consumer, a capsule "dltensor" that holds @owner. */
+PyObject *headrace_leave(PyObject *owner, uint64_t address, enum hr_dtype type, PyObject *shape,
+			 PyObject *strides, int device_type, int device_id);
+
+/*
+ * batch.c: a batch as the program sees it, by a Maker; it goes back to @ring's when it is let go, also if it
+ * could not be made.
+ */
+PyObject *headrace_make_batch(PyObject *maker, PyObject *ring, const struct hr_batch *batch);
+bool headrace_is_maker(PyObject *object);
+int headrace_add_types(PyObject *module);
 
 /* doctor.c: functions of the module. */
 PyObject *headrace_explain(PyObject *self, PyObject *args);
@@ -47,11 +62,10 @@ PyObject *headrace_index_build(PyObject *self, PyObject *args);
 PyObject *headrace_dataset_info(PyObject *self, PyObject *args);
 PyObject *headrace_loader_open(PyObject *self, PyObject *args);
 PyObject *headrace_loader_info(PyObject *self, PyObject *args);
-PyObject *headrace_loader_next(PyObject *self, PyObject *args);
-PyObject *headrace_loader_release(PyObject *self, PyObject *args);
+PyObject *headrace_loader_next(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *headrace_loader_release(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *headrace_loader_state(PyObject *self, PyObject *args);
 PyObject *headrace_loader_restore(PyObject *self, PyObject *args);
 PyObject *headrace_lane_open(PyObject *self, PyObject *args);
-PyObject *headrace_to_dlpack(PyObject *self, PyObject *args);
 
 #endif

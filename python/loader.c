@@ -148,40 +148,16 @@ PyObject *headrace_loader_info(PyObject *self, PyObject *args)
 			     info.reopen_reason);
 }
 
-/* (batch, epoch, step, valid, ids, longest, [(name, dtype, shape, strides, address, host address or 0)]) */
-static PyObject *describe(const struct hr_batch *batch)
-{
-	PyObject *list = PyList_New(0);
-
-	for (uint32_t i = 0; list && i < batch->n_tensors; i++) {
-		const struct hr_tensor *t = &batch->tensors[i];
-		PyObject *row = Py_BuildValue("ssNNKK", t->name, hr_dtype_name(t->dtype),
-					      headrace_numbers(t->shape, t->ndim),
-					      headrace_numbers(t->stride, t->ndim),
-					      (unsigned long long)(uintptr_t)t->data,
-					      (unsigned long long)(uintptr_t)t->host);
-
-		if (!row || PyList_Append(list, row)) {
-			Py_XDECREF(row);
-			Py_DECREF(list);
-			return NULL;
-		}
-		Py_DECREF(row);
-	}
-	return Py_BuildValue("KKKININ", (unsigned long long)(uintptr_t)batch,
-			     (unsigned long long)batch->epoch, (unsigned long long)batch->step,
-			     batch->valid, headrace_numbers(batch->ids, batch->samples),
-			     batch->max_seqlen, list);
-}
-
-/* loader_next(loader) - the next batch, or None after the last epoch. */
-PyObject *headrace_loader_next(PyObject *self, PyObject *args)
+/* loader_next(loader, maker, ring) - the next batch, by the maker, or None after the last epoch. */
+PyObject *headrace_loader_next(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
 	const struct hr_batch *batch;
 	struct hr_loader *loader;
 	int ret = -ETIMEDOUT;
 
-	if (!PyArg_ParseTuple(args, "O&", to_loader, &loader))
+	if (n != 3 || !headrace_is_maker(args[1]))
+		return PyErr_Format(PyExc_TypeError, "a loader, a maker and a ring are needed");
+	if (!to_loader(args[0], &loader))
 		return NULL;
 	for (int i = 0; i < PATIENCE && ret == -ETIMEDOUT; i++) {
 		Py_BEGIN_ALLOW_THREADS;
@@ -192,22 +168,26 @@ PyObject *headrace_loader_next(PyObject *self, PyObject *args)
 	}
 	if (ret == -HR_E_END)
 		Py_RETURN_NONE;
-	return ret ? headrace_fail(ret) : describe(batch);
+	return ret ? headrace_fail(ret) : headrace_make_batch(args[1], args[2], batch);
 }
 
 /* loader_release(loader, batch, lane or None) */
-PyObject *headrace_loader_release(PyObject *self, PyObject *args)
+PyObject *headrace_loader_release(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
 	struct hr_loader *loader;
 	struct hr_lane *lane = NULL;
 	unsigned long long batch;
-	PyObject *capsule;
 	int ret;
 
-	if (!PyArg_ParseTuple(args, "O&KO", to_loader, &loader, &batch, &capsule))
+	if (n != 3)
+		return PyErr_Format(PyExc_TypeError, "a loader, a batch and a lane are needed");
+	if (!to_loader(args[0], &loader))
 		return NULL;
-	if (capsule != Py_None) {
-		lane = PyCapsule_GetPointer(capsule, "lane");
+	batch = PyLong_AsUnsignedLongLong(args[1]);
+	if (PyErr_Occurred())
+		return NULL;
+	if (args[2] != Py_None) {
+		lane = PyCapsule_GetPointer(args[2], "lane");
 		if (!lane)
 			return NULL;
 	}
@@ -321,25 +301,15 @@ static uint8_t code_of(enum hr_dtype type)
 	}
 }
 
-/* to_dlpack(owner, address, dtype, shape, strides, device type, device id) - a capsule "dltensor". */
-PyObject *headrace_to_dlpack(PyObject *self, PyObject *args)
+PyObject *headrace_leave(PyObject *owner, uint64_t address, enum hr_dtype type, PyObject *shape,
+			 PyObject *strides, int device_type, int device_id)
 {
-	PyObject *owner, *shape, *strides, *capsule;
-	unsigned long long address;
+	Py_ssize_t ndim = PyTuple_Size(shape);
 	struct leaving *l;
-	const char *dtype;
-	enum hr_dtype type;
-	int device_type, device_id;
-	Py_ssize_t ndim;
+	PyObject *capsule;
 
-	if (!PyArg_ParseTuple(args, "OKsO!O!ii", &owner, &address, &dtype, &PyTuple_Type, &shape,
-			      &PyTuple_Type, &strides, &device_type, &device_id))
-		return NULL;
-	ndim = PyTuple_Size(shape);
-	if (hr_dtype_parse(dtype, &type) || ndim > (Py_ssize_t)HR_DIMS_MAX ||
-	    PyTuple_Size(strides) != ndim)
-		return PyErr_Format(PyExc_ValueError, "%s of %zd dimensions cannot leave", dtype,
-				    ndim);
+	if (ndim > (Py_ssize_t)HR_DIMS_MAX || PyTuple_Size(strides) != ndim)
+		return PyErr_Format(PyExc_ValueError, "%zd dimensions cannot leave", ndim);
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return PyErr_NoMemory();

@@ -16,12 +16,10 @@ _HOST, _CUDA = 1, 2  # numbers of DLPack
 _SHUFFLE = {True: 0, False: 1, "full": 0, "none": 1, "window": 2}
 
 
-class Tensor:
+class Tensor(_core.Tensor):
     """A tensor of a batch: DLPack, and ``__cuda_array_interface__`` on a GPU. Strides are in elements."""
 
-    def __init__(self, slot, name, dtype, shape, strides, address, host=0):
-        self._slot, self._address, self._host = slot, address, host
-        self.name, self.dtype, self.shape, self.strides = name, dtype, shape, strides
+    __slots__ = ()
 
     @property
     def host(self):
@@ -29,13 +27,8 @@ class Tensor:
         device, all tensors of "host". None else."""
         return _HostTensor(self) if self._host else None
 
-    def __dlpack_device__(self):
-        return self._slot.dlpack_device
-
-    def __dlpack__(self, stream=None, **_newer):
-        self._slot.taken_on(stream)
-        return _core.to_dlpack(self._slot, self._address, self.dtype, self.shape, self.strides,
-                               *self._slot.dlpack_device)
+    def __copy__(self):
+        return Tensor(self._slot, self.name, self.dtype, self.shape, self.strides, self._address, self._host)
 
     def __getattr__(self, name):
         if name == "__cuda_array_interface__" and self._slot.dlpack_device[0] == _CUDA:
@@ -64,8 +57,17 @@ class _HostTensor:
         return (_HOST, 0)
 
     def __dlpack__(self, stream=None, **_newer):
-        t = self._tensor
-        return _core.to_dlpack(t._slot, t._host, t.dtype, t.shape, t.strides, _HOST, 0)
+        return self._tensor._host_dlpack()
+
+
+class _Ids:
+    """``Batch.ids``: a tuple that is made when somebody asks for it, since a step of training does not."""
+
+    def __get__(self, batch, _kind=None):
+        if batch is None:
+            return ()
+        batch._ids = batch.ids = tuple(batch._ids)  # found there from now on, before this
+        return batch.ids
 
 
 class Batch(dict):
@@ -73,29 +75,8 @@ class Batch(dict):
     packed windows."""
 
     epoch = step = valid = max_seqlen = 0
-    ids = ()
-
-
-class _Slot:
-    """The memory of one batch, shared by everything that was made of it."""
-
-    def __init__(self, core, batch):
-        self._core, self._batch, self._stream = core, batch, None
-        self.dlpack_device = core.dlpack_device
-
-    def taken_on(self, stream):
-        """DLPack: None and 1 are the default stream, 2 that of each thread, -1 none at all."""
-        if self.dlpack_device[0] != _CUDA or stream == -1:
-            return
-        stream = {None: 0, 1: 0}.get(stream, stream)
-        if self._stream is not None and self._stream != stream:
-            raise ValueError("the batch was taken on another stream already; take it on one, and let "
-                             "the others wait for that")
-        self._stream = stream
-
-    def __del__(self):
-        # Perhaps on another thread, in the middle of anything: the loader's own thread does the rest.
-        self._core.free.append((self._batch, self._stream))
+    ids = _Ids()
+    _ids, _last = (), False
 
 
 class _Ring:
@@ -105,7 +86,8 @@ class _Ring:
         self.device = _engines.device(device)
         kind, _, index = device.partition(":")
         self.dlpack_device = (_CUDA, int(index)) if kind == "cuda" else (_HOST, 0)
-        self.free = collections.deque()
+        self.free = collections.deque()  # (batch, stream or None), from whichever thread
+        self.maker = _core.Maker(Tensor, Batch, self.free.append, self.dlpack_device)
         self._lanes = {}
         self.handle = _core.loader_open(dataset, self.device, *args)
 
@@ -180,20 +162,17 @@ class Loader:
     def next(self, out=None):
         """The next batch. ``out``: {name: tensor} of the program, filled instead and returned as the
         batch: their addresses stay, and the slot is free at once. StopIteration after the last epoch."""
-        self._ring.release()
-        found = _core.loader_next(self._ring.handle)
+        ring = self._ring
+        ring.release()
+        batch = _core.loader_next(ring.handle, ring.maker, ring)
         self._started = True
-        if found is None:
+        if batch is None:
             raise StopIteration
-        handle, epoch, step, valid, ids, longest, tensors = found
-        slot = _Slot(self._ring, handle)
-        batch = Batch((t[0], Tensor(slot, *t)) for t in tensors)
         if out is not None:
             for name, target in out.items():
                 _copy(target, batch[name])
-            batch = Batch(out)
-        batch.epoch, batch.step, batch.valid, batch.ids = epoch, step, valid, ids
-        batch.max_seqlen = longest
+            about, batch = batch.__dict__, Batch(out)
+            batch.__dict__.update(about)
         return batch
 
     def __iter__(self):
@@ -202,16 +181,11 @@ class Loader:
                 batch = self.next()
             except StopIteration:
                 return
-            # Steps cannot tell: an epoch that was resumed with another batch size has others.
-            last = self._coming_epoch() != batch.epoch
+            last = batch._last
             yield batch
             del batch
             if last:
                 return
-
-    def _coming_epoch(self):
-        """Of the batch that comes next: at byte 40 of a saved state of any version so far."""
-        return int.from_bytes(_core.loader_state(self._ring.handle)[40:48], "little")
 
     def state_dict(self):
         """Where the program is: after the batches that it was given. Small, and good for any number of

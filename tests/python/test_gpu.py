@@ -164,6 +164,21 @@ class Gpu(unittest.TestCase):
                 batch["labels"].__dlpack__(stream=77)
             del batch, tensor, capsule
 
+    def test_array_interface(self):
+        dataset = headrace.TokenDataset(self.raw("tokens", bytes(2 * (40 * 16 + 1))), "u16", 16)
+        batch = headrace.Loader(dataset, 4, "cuda:0", slots=2).next()
+        tensor = batch["labels"]
+        self.assertEqual(tensor.__cuda_array_interface__, {
+            "shape": (4, 16), "typestr": "<i8", "version": 3, "strides": (136, 8),
+            "data": (tensor._address, False)})
+        self.assertIsNone(tensor.host)
+        with self.assertRaisesRegex(ValueError, "another stream already"):
+            tensor.__dlpack__(stream=77)
+        with self.assertRaises(AttributeError):
+            tensor.nothing
+        with self.assertRaises(TypeError):
+            batch["tokens"].__dlpack__(stream="x")
+
     def test_mixed(self):
         head = (b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
                 b'"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}')

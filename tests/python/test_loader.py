@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches in Python: every row against the token file, order, epochs, resume, out=, who owns a slot and
 for how long, and that nothing grows. NumPy looks inside; PyTorch where it is installed."""
+import copy
 import gc
 import os
 import pickle
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import weakref
 
 try:
     import numpy
@@ -170,6 +172,109 @@ class Loading(unittest.TestCase):
         del loader
         gc.collect()
         self.assertTrue((arrays[0] == copies[0]).all())
+
+    def test_ids(self):
+        """Numbers of the batch that they are asked of, whatever has become of its memory meanwhile."""
+        want = [batch.ids for batch in self.loader(threads=0)]
+        self.assertEqual([type(ids) for ids in want], [tuple] * len(want))
+        self.assertEqual(headrace.Batch.ids, headrace.Batch().ids)
+        for threads in (0, 2):
+            loader = self.loader(threads=threads, slots=2)
+            kept = []
+            for step in range(N // B):
+                batch = loader.next()
+                self.assertNotIn("ids", vars(batch))
+                other = (copy.copy(batch), copy.copy(batch["labels"]))
+                self.check(other[0])
+                self.assertIs(other[0].ids, other[0].ids)
+                self.assertEqual((other[1].shape, other[1].name), ((B, T), "labels"))
+                kept.append(batch)
+                batch.clear()  # the slot goes back and is filled again, the batch is still there
+                del other
+            self.assertEqual([batch.ids for batch in kept], want)
+            self.assertEqual([(batch.epoch, batch.step, batch.valid) for batch in kept],
+                             [(0, step, B) for step in range(N // B)])
+        batch.ids = (1, 2)
+        self.assertEqual(batch.ids, (1, 2))
+
+    def test_ids_elsewhere(self):
+        out = {"labels": numpy.zeros((B, T), numpy.int64)}
+        want = [batch.ids for batch in self.loader()]
+        loader = self.loader(slots=2)
+        batches = [loader.next(out=out) for _ in want]
+        back = pickle.loads(pickle.dumps(batches[1]))
+        self.assertEqual((back.ids, back.epoch, back.step, back.valid), (want[1], 0, 1, B))
+        self.assertTrue((back["labels"] == out["labels"]).all())
+        self.assertEqual(copy.deepcopy(batches[2]).ids, want[2])
+        self.assertEqual([batch.ids for batch in batches], want)
+        held = loader.next()
+        for copier in (copy.deepcopy, pickle.dumps):
+            with self.assertRaises(TypeError):
+                copier(held)
+        self.assertEqual(held.ids, self.loader_at(len(want)).next().ids)
+
+    def loader_at(self, steps):
+        loader = self.loader()
+        for _ in range(steps):
+            loader.next()
+        return loader
+
+    def test_ids_in_a_cycle(self):
+        """The collector takes a batch apart in its own order."""
+        loader = self.loader(slots=2)
+        gc.disable()
+        try:
+            for _ in range(100):
+                batch = loader.next()
+                batch["me"], batch.me = batch, batch
+                self.assertEqual(len(batch.ids), B)
+                del batch
+                gc.collect()
+        finally:
+            gc.enable()
+
+    def test_tensor(self):
+        loader = self.loader()
+        tensor = loader.next()["input_ids"]
+        self.assertEqual(repr(tensor), f"headrace.Tensor('input_ids', i64, ({B}, {T}))")
+        self.assertEqual((tensor.strides, tensor.__dlpack_device__()), ((T + 1, 1), (1, 0)))
+        self.assertFalse(hasattr(tensor, "__cuda_array_interface__"))
+        self.assertIs(weakref.ref(tensor)(), tensor)
+        x, host = numpy.from_dlpack(tensor), numpy.from_dlpack(tensor.host)
+        self.assertEqual(x.ctypes.data, host.ctypes.data)
+        for arguments in ((None,), (-1,), ()):
+            self.assertIn("dltensor", repr(tensor.__dlpack__(*arguments, max_version=(1, 0), copy=None)))
+        again = headrace.Tensor(tensor._slot, "x", "i64", (B, T), (T + 1, 1), tensor._address)
+        self.assertTrue((numpy.from_dlpack(again) == x).all())
+        self.assertIsNone(again.host)
+        for wrong in ((object(), "x", "i64", (1,), (1,), 0), (tensor._slot, "x", "i31", (1,), (1,), 0),
+                      (tensor._slot, "x", "i64", [1], (1,), 0), ()):
+            with self.assertRaises((TypeError, ValueError)):
+                headrace.Tensor(*wrong)
+        for shape, strides in (((1,), (1, 1)), ((1,) * 9, (1,) * 9), (("a",), (1,))):
+            with self.assertRaises((TypeError, ValueError)):
+                headrace.Tensor(tensor._slot, "x", "i64", shape, strides, 0).__dlpack__()
+        self.assertEqual(loader.next()["input_ids"].shape, (B, T))
+
+    def test_no_leak(self):
+        """Nothing that a step makes stays: the same objects serve the next one."""
+        loader = self.loader(slots=3)
+
+        def step():
+            batch = loader.next()
+            numpy.from_dlpack(batch["labels"]).sum(), batch.ids, copy.copy(batch).ids
+
+        for _ in range(50):
+            step()
+        gc.collect()
+        shape = loader.next()["labels"].shape
+        before, blocks = sys.getrefcount(shape), sys.getallocatedblocks()
+        for _ in range(1000):
+            step()
+        gc.collect()
+        self.assertIs(loader.next()["labels"].shape, shape)
+        self.assertEqual(sys.getrefcount(shape), before)
+        self.assertLess(sys.getallocatedblocks() - blocks, 100)
 
     def test_dropped_elsewhere(self):
         loader = self.loader(slots=4)

@@ -126,8 +126,9 @@ def endless(loader):
 
 
 def take(batch, device):
-    return [t.to(device, non_blocking=True) if isinstance(t, torch.Tensor) else torch.from_dlpack(t)
-            for t in (batch["input_ids"], batch["labels"])]
+    if isinstance(batch, headrace.Batch):
+        return headrace.torch.tensors(batch, "input_ids", "labels").values()
+    return [batch[name].to(device, non_blocking=True) for name in ("input_ids", "labels")]
 
 
 def everything(model, optimizer):

@@ -2,10 +2,12 @@
 """safetensors for PyTorch: the calls of ``safetensors.torch``, at the speed of the drive or the link.
 
 Tensors are allocated by PyTorch and filled in place; nothing is mapped and nothing is copied twice.
+``tensors(batch)`` are those of a Loader's batch.
 """
 import os
 
 from . import _torch_distributed as _distributed
+from ._torch_batch import tensors
 from ._torch_model import load_model, save_model
 from ._torch_open import check_backend, safe_open
 from ._torch_save import save, save_file, save_file_async, save_sharded
@@ -13,7 +15,7 @@ from ._torch_types import check_alike, device_name, fill, memory_of, settle
 from .checkpoint import Checkpoint
 
 __all__ = ["iterate", "load", "load_file", "load_into", "load_model", "safe_open", "save", "save_file",
-           "save_file_async", "save_model", "save_sharded"]
+           "save_file_async", "save_model", "save_sharded", "tensors"]
 
 
 def load_file(filename, device="cpu", *, backend="mmap", group=None):

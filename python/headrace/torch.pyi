@@ -10,7 +10,7 @@ from torch.distributed import ProcessGroup
 from torch.nn import Module
 
 __all__ = ["iterate", "load", "load_file", "load_into", "load_model", "safe_open", "save", "save_file",
-           "save_file_async", "save_model", "save_sharded"]
+           "save_file_async", "save_model", "save_sharded", "tensors"]
 
 _Path = Union[str, PathLike[str]]
 _Device = Union[str, int, device]
@@ -35,6 +35,8 @@ def save_model(model: Module, filename: _Path, metadata: Optional[dict[str, str]
                force_contiguous: bool = ...) -> None: ...
 def save_sharded(tensors: dict[str, Tensor], folder: _Path, metadata: Optional[dict[str, str]] = ..., *,
                  max_shard_bytes: int = ..., name: str = ...) -> str: ...
+
+def tensors(batch: Mapping[str, Any], *names: str) -> dict[str, Tensor]: ...
 
 class _Slice:
     def get_shape(self) -> list[int]: ...

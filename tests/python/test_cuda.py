@@ -124,6 +124,18 @@ class Cuda(unittest.TestCase):
             for row, i in enumerate(batch.ids):
                 self.assertEqual(x[row].tolist(), list(data[64 * i:64 * i + 64]))
                 self.assertEqual(y[row].tolist(), list(data[64 * i + 1:64 * i + 65]))
+        del batch, x, y
+        streams = (torch.cuda.current_stream(), torch.cuda.Stream())
+        for step, batch in enumerate(loader):
+            with torch.cuda.stream(streams[step % 2]):
+                x, y = ht.tensors(batch, "input_ids", "labels").values()
+                ids = batch.ids
+                del batch  # the slot is used again once this stream has got here
+                x, y = x + 0, y + 0
+            streams[step % 2].synchronize()
+            for row, i in enumerate(ids):
+                self.assertEqual(x[row].tolist(), list(data[64 * i:64 * i + 64]))
+                self.assertEqual(y[row].tolist(), list(data[64 * i + 1:64 * i + 65]))
 
 
 if __name__ == "__main__":

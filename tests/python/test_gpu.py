@@ -9,7 +9,9 @@ import shutil
 import struct
 import sys
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 if os.environ.get("LD_LIBRARY_PATH", "") != os.environ["FAKECUDA"]:
     os.environ["LD_LIBRARY_PATH"] = os.environ["FAKECUDA"]  # the loader reads it at the start
@@ -163,6 +165,37 @@ class Gpu(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "another stream already"):
                 batch["labels"].__dlpack__(stream=77)
             del batch, tensor, capsule
+
+    def test_torch_tensors(self):
+        """All tensors of a batch are taken on PyTorch's current stream, which is asked for once."""
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("no PyTorch")
+        import headrace.torch
+        from headrace import _torch_batch
+        dataset = headrace.TokenDataset(self.raw("tokens", bytes(2 * (40 * 16 + 1))), "u16", 16)
+        loader = headrace.Loader(dataset, 4, "cuda:0", slots=2)
+        own, asked = ctypes.c_void_p(), []
+        check(cuda.cuStreamCreateWithPriority(ctypes.byref(own), 1, 0))
+        for stream, same, other in ((0, (None, 0, 1), own.value), (own.value, (own.value,), 1)) * 5:
+            def current(index, stream=stream):
+                asked.append(index)
+                return types.SimpleNamespace(cuda_stream=stream)
+
+            batch = loader.next()
+            with mock.patch.object(torch.cuda, "current_stream", current), \
+                    mock.patch.object(_torch_batch, "from_dlpack", lambda capsule: capsule):
+                taken = headrace.torch.tensors(batch)
+            self.assertEqual((list(taken), asked), (list(batch), [0]))
+            self.assertIn("dltensor", repr(taken["labels"]))
+            for again in same:
+                batch["tokens"].__dlpack__(stream=again)
+            batch["tokens"].__dlpack__(stream=-1)
+            with self.assertRaisesRegex(ValueError, "another stream already"):
+                batch["tokens"].__dlpack__(stream=other)
+            asked.clear()
+            del batch, taken
 
     def test_array_interface(self):
         dataset = headrace.TokenDataset(self.raw("tokens", bytes(2 * (40 * 16 + 1))), "u16", 16)

@@ -309,6 +309,31 @@ class Loading(unittest.TestCase):
         self.assertEqual(out["labels"][0].tolist(),
                          self.tokens[batch.ids[0] * T + 1:batch.ids[0] * T + T + 1].tolist())
 
+    @unittest.skipUnless(torch, "no PyTorch")
+    def test_torch_tensors(self):
+        import headrace.torch
+        loader = self.loader(slots=2)
+        for _ in range(20):
+            batch = loader.next()
+            x, y = headrace.torch.tensors(batch, "input_ids", "labels").values()
+            ids, every = batch.ids, headrace.torch.tensors(batch)
+            self.assertEqual(list(every), list(batch))
+            self.assertEqual(every["labels"].data_ptr(), torch.from_dlpack(batch["labels"]).data_ptr())
+            del batch, every
+            gc.collect()
+            loader.next()  # the other slot; what was made of the first one is as it was
+            for row, index in enumerate(ids):
+                window = self.tokens[index * T:index * T + T + 1].tolist()
+                self.assertEqual((x[row].tolist(), y[row].tolist()), (window[:-1], window[1:]))
+            del x, y
+        with self.assertRaises(KeyError):
+            headrace.torch.tensors(loader.next(), "none")
+        out = {"labels": torch.zeros(B, T, dtype=torch.int64)}
+        self.assertIs(headrace.torch.tensors(loader.next(out=out))["labels"], out["labels"])
+        out = {"labels": numpy.zeros((B, T), numpy.int64)}
+        got = headrace.torch.tensors(loader.next(out=out))["labels"]
+        self.assertEqual(got.data_ptr(), out["labels"].ctypes.data)
+
     def test_refusals(self):
         with self.assertRaises(FileNotFoundError):
             headrace.TokenDataset(self.path + ".none")

@@ -42,6 +42,10 @@ def weights(path: str, model: torch.nn.Module) -> dict[str, torch.Tensor]:
 def batches(path: str, state: dict[str, str]) -> list[Any]:
     loader = headrace.Loader(headrace.TokenDataset(path, "u16", seq_len=128), 32, "cuda:0", seed=1)
     loader.load_state_dict(state)
+    for batch in loader:
+        first: int = batch.ids[0]
+        x, y = ht.tensors(batch, "input_ids", "labels").values()
+        print(first, x.shape, y.shape, [t.dtype for t in ht.tensors(batch).values()])
     return [from_dlpack(batch["input_ids"]) for batch in loader]
 
 

@@ -41,16 +41,19 @@ static void drop_lane(PyObject *capsule)
 		hr_lane_close(PyCapsule_GetPointer(capsule, "lane"));
 }
 
+static PyObject *refuse_child(void)
+{
+	PyErr_SetString(PyExc_RuntimeError, "the loader was opened before fork() and belongs to "
+					    "the parent; open one in the child");
+	return NULL;
+}
+
 static int to_loader(PyObject *object, void *out)
 {
 	*(struct hr_loader **)out = PyCapsule_GetPointer(object, "loader");
-	if (*(struct hr_loader **)out && !is_ours(object)) {
-		PyErr_SetString(PyExc_RuntimeError,
-				"the loader was opened before fork() and belongs "
-				"to the parent; open one in the child");
-		return 0;
-	}
-	return *(struct hr_loader **)out != NULL;
+	if (*(struct hr_loader **)out && !is_ours(object))
+		refuse_child();
+	return !PyErr_Occurred();
 }
 
 /* [(field, dtype)] into the options. Return: the array, or NULL with an exception or when there are none. */
@@ -157,7 +160,8 @@ PyObject *headrace_loader_next(PyObject *self, PyObject *const *args, Py_ssize_t
 
 	if (n != 3 || !headrace_is_maker(args[1]))
 		return PyErr_Format(PyExc_TypeError, "a loader, a maker and a ring are needed");
-	if (!to_loader(args[0], &loader))
+	loader = PyCapsule_GetPointer(args[0], "loader"); /* it knows its process itself */
+	if (!loader)
 		return NULL;
 	for (int i = 0; i < PATIENCE && ret == -ETIMEDOUT; i++) {
 		Py_BEGIN_ALLOW_THREADS;
@@ -168,6 +172,8 @@ PyObject *headrace_loader_next(PyObject *self, PyObject *const *args, Py_ssize_t
 	}
 	if (ret == -HR_E_END)
 		Py_RETURN_NONE;
+	if (ret == -HR_E_FORKED)
+		return refuse_child();
 	return ret ? headrace_fail(ret) : headrace_make_batch(args[1], args[2], batch);
 }
 
@@ -181,7 +187,8 @@ PyObject *headrace_loader_release(PyObject *self, PyObject *const *args, Py_ssiz
 
 	if (n != 3)
 		return PyErr_Format(PyExc_TypeError, "a loader, a batch and a lane are needed");
-	if (!to_loader(args[0], &loader))
+	loader = PyCapsule_GetPointer(args[0], "loader");
+	if (!loader)
 		return NULL;
 	batch = PyLong_AsUnsignedLongLong(args[1]);
 	if (PyErr_Occurred())
@@ -192,6 +199,8 @@ PyObject *headrace_loader_release(PyObject *self, PyObject *const *args, Py_ssiz
 			return NULL;
 	}
 	ret = hr_loader_release(loader, (const struct hr_batch *)(uintptr_t)batch, lane);
+	if (ret == -HR_E_FORKED)
+		return refuse_child();
 	if (ret)
 		return headrace_fail(ret);
 	Py_RETURN_NONE;

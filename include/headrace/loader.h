@@ -195,7 +195,8 @@ int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out);
  * hr_loader_release() - give the slot of a batch back.
  * @lane: the slot is reused once everything queued on this lane so far has finished; NULL: now. Keep
  *        the lane open until the loader is closed.
- * Return: 0, -EINVAL for a batch that is not held, -HR_E_CAPTURING (see stream.h; it is still held).
+ * Return: 0, -EINVAL for a batch that is not held, -HR_E_CAPTURING (see stream.h; it is still held),
+ * -HR_E_FORKED in a child of the process that opened the loader.
  */
 int hr_loader_release(struct hr_loader *loader, const struct hr_batch *batch, struct hr_lane *lane);
 

@@ -389,6 +389,14 @@ static int fail_finally(struct hr_loader *loader, int code, const char *sentence
 	return hr__fail_set(code, loader->final_sentence);
 }
 
+static int check_process(const struct hr_loader *loader)
+{
+	if (loader->fork_generation != hr__fork_generation())
+		return hr__fail(HR_E_FORKED, "loader: it belongs to the parent process; open one "
+					     "after fork()");
+	return 0;
+}
+
 /* Why no batch can be had at all, or 0. */
 static int check_usable(const struct hr_loader *loader)
 {
@@ -396,10 +404,7 @@ static int check_usable(const struct hr_loader *loader)
 		return hr__fail(HR_E_CLOSED, "loader: it was stopped; open another one to go on");
 	if (loader->final)
 		return hr__fail_set(loader->final, loader->final_sentence);
-	if (loader->fork_generation != hr__fork_generation())
-		return hr__fail(HR_E_FORKED, "loader: it belongs to the parent process; open one "
-					     "after fork()");
-	return 0;
+	return check_process(loader);
 }
 
 /* Let a bounded time pass in the way that can bring the next batch. */
@@ -517,10 +522,13 @@ int hr_loader_next(struct hr_loader *loader, const struct hr_batch **out)
 
 int hr_loader_release(struct hr_loader *loader, const struct hr_batch *batch, struct hr_lane *lane)
 {
-	struct hr__slot *slot = hr__ring_held(&loader->ring, batch);
 	uint64_t ticket = 0;
-	int rc;
+	struct hr__slot *slot;
+	int rc = check_process(loader); /* a thread that is not here may have the ring's lock */
 
+	if (rc < 0)
+		return rc;
+	slot = hr__ring_held(&loader->ring, batch);
 	if (!slot)
 		return hr__fail(EINVAL, "loader: the batch is not held; was it released before?");
 	if (lane && lane->dev != loader->dev)

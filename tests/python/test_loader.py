@@ -365,6 +365,7 @@ class Loading(unittest.TestCase):
         code = (f"import headrace, os\n"
                 f"loader = headrace.Loader(headrace.TokenDataset({self.path!r}, 'u16', {T}), {B}, threads=2)\n"
                 f"held = [loader.next(), loader.next()['labels'].__dlpack__()]\n"
+                f"loader.next()\n"  # gone already: next() gives it back first
                 f"pid = os.fork()\n"
                 f"if not pid:\n"
                 f"    try:\n        loader.next()\n"

@@ -601,7 +601,7 @@ static void forked(void **state)
 {
 	for (int i = 0; i < N_COUNTS; i++) {
 		struct hr_loader *loader = open_with(thread_counts[i], 0);
-		const struct hr_batch *batch;
+		const struct hr_batch *batch, *held = next_batch(loader);
 		int status;
 		pid_t pid = fork();
 
@@ -609,6 +609,8 @@ static void forked(void **state)
 		if (pid == 0) {
 			int rc = hr_loader_next(loader, &batch);
 
+			if (rc == -HR_E_FORKED)
+				rc = hr_loader_release(loader, held, NULL);
 			hr_loader_close(loader);
 			_exit(rc == -HR_E_FORKED ? 0 : 1);
 		}

@@ -16,6 +16,11 @@
  * have as many ready pay it, since their batches are large or were meant to be few.
  */
 #define READY_ENOUGH 4u
+/*
+ * Then so many free slots are worth one. Not a share of the ring: who is woken on a busy machine gets a
+ * processor when there is one, and long bursts of several fillers take the consumer's.
+ */
+#define FREE_ENOUGH 3u
 
 _Static_assert(offsetof(struct hr__slot, batch) == 0, "a batch is found by its address");
 
@@ -96,15 +101,21 @@ static struct hr__waiter *pop_waiter(struct hr__ring *ring)
 	if (waiter) {
 		ring->waiters = waiter->next;
 		waiter->queued = false;
+		waiter->woken = true;
+		ring->n_woken++;
 	}
 	return waiter;
 }
 
-/* Lock held. A waiter may come back by itself and then must not stay on the list. */
+/* Lock held. A waiter has come; it may have done so by itself and then must not stay on the list. */
 static void drop_waiter(struct hr__ring *ring, struct hr__waiter *waiter)
 {
 	struct hr__waiter **link = &ring->waiters;
 
+	if (waiter && waiter->woken) {
+		waiter->woken = false;
+		ring->n_woken--;
+	}
 	if (!waiter || !waiter->queued)
 		return;
 	while (*link != waiter)
@@ -120,9 +131,9 @@ static void drop_waiter(struct hr__ring *ring, struct hr__waiter *waiter)
  */
 static struct hr__waiter *waiter_of_use(struct hr__ring *ring)
 {
-	if (ring->closed || ring->n_free == 0 || ring->next_in >= ring->total)
+	if (ring->closed || ring->n_free <= ring->n_woken || ring->next_in >= ring->total)
 		return NULL; /* it would find nothing to claim */
-	if (ring->ready >= READY_ENOUGH && ring->n_free < ring->ready)
+	if (ring->ready >= READY_ENOUGH && ring->n_free - ring->n_woken < FREE_ENOUGH)
 		return NULL;
 	return pop_waiter(ring);
 }

@@ -11,7 +11,7 @@
  * The lock is held for a few instructions, never across a system call.
  *
  * Fillers without a slot sleep. Not each one that is freed wakes them, but only those that are worth it:
- * when few batches are ready, or as many slots are free. See waiter_of_use().
+ * when few batches are ready, or several slots are free. See waiter_of_use().
  */
 #ifndef HR_LOADER_BATCH_H
 #define HR_LOADER_BATCH_H
@@ -60,8 +60,8 @@ struct hr__slot {
 /* A filler that has nothing to do. */
 struct hr__waiter {
 	struct hr__event event;
-	struct hr__waiter *next; /* under the ring's lock */
-	bool queued;
+	struct hr__waiter *next; /* under the ring's lock, as are */
+	bool queued, woken;      /* told of a slot, and has not asked for it yet */
 };
 
 struct hr__ring {
@@ -77,6 +77,7 @@ struct hr__ring {
 	uint32_t ready;
 	bool closed; /* nothing more is claimed: a batch failed, or the loader rests */
 	struct hr__waiter *waiters;
+	uint32_t n_woken;          /* who are on their way to claim a slot each */
 	struct hr__slot **passing; /* the consumer's, in order of release */
 	uint32_t n_passing;
 	struct hr__event arrived; /* the consumer sleeps on it */

@@ -1,28 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base/fork.c - counts generations of processes; getpid() would cost a system call a request. */
-#include <pthread.h>
-#include <stdbool.h>
+#include <stddef.h>
 
 #include "base/fork.h"
 
 static uint32_t generation;
-static bool watched; /* asked with every call of an engine, so cheaper than pthread_once() */
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static struct hr__fork_hook *hooks;
 
-static void in_child(void)
+static void before_fork(void)
 {
-	generation++; /* the child has one thread at this point */
+	for (const struct hr__fork_hook *hook = hooks; hook; hook = hook->next) {
+		if (hook->before)
+			hook->before();
+	}
 }
 
-static void watch(void)
+static void in_parent(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
-	__atomic_store_n(&watched, true, __ATOMIC_RELEASE);
+	for (const struct hr__fork_hook *hook = hooks; hook; hook = hook->next) {
+		if (hook->parent)
+			hook->parent();
+	}
+}
+
+/* The child has one thread at this point. */
+static void in_child(void)
+{
+	generation++;
+	for (const struct hr__fork_hook *hook = hooks; hook; hook = hook->next) {
+		if (hook->lock)
+			pthread_mutex_init(hook->lock, NULL);
+		if (hook->child)
+			hook->child();
+	}
+}
+
+/* By constructors alone, one after the other. */
+void hr__fork_watch(struct hr__fork_hook *hook)
+{
+	hook->next = hooks;
+	hooks = hook;
+}
+
+__attribute__((constructor(101))) static void watch(void)
+{
+	pthread_atfork(before_fork, in_parent, in_child);
 }
 
 uint32_t hr__fork_generation(void)
 {
-	if (!__atomic_load_n(&watched, __ATOMIC_ACQUIRE))
-		pthread_once(&fork_once, watch);
 	return generation;
 }

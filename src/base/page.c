@@ -16,6 +16,7 @@
 #include <headrace/config.h>
 
 #include "base/fail.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/page.h"
 #include "base/sys.h"
@@ -24,28 +25,23 @@
 /* The page of this process. The lock orders places and users, never counters. */
 static struct {
 	pthread_mutex_t lock;
-	pthread_once_t once;
 	struct hr__page *page; /* NULL: none */
 	uint32_t users;        /* hr_stats_publish(true), engines and loaders in it */
 	bool wanted;           /* hr_stats_publish(true) is in force */
 	bool failed;           /* no place for it: do not try, and complain, at every engine */
 	uint64_t engines;      /* the last number given */
 	char path[176];
-} board = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+} board = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The child has one thread; the page was left out of its memory and is the parent's. */
+/* The page was left out of the child's memory and is the parent's. */
 static void in_child(void)
 {
-	pthread_mutex_init(&board.lock, NULL);
 	board.page = NULL;
 	board.users = 0;
 	board.path[0] = '\0';
 }
 
-static void watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, in_child);
-}
+HR__FORK_HOOK(.lock = &board.lock, .child = in_child);
 
 /* -- the file -------------------------------------------------------------------------------- */
 
@@ -125,7 +121,6 @@ static int make_page(void)
 	uint32_t n = hr__page_folders(folders);
 	int first = 0, ret = -ENOENT;
 
-	pthread_once(&board.once, watch_forks);
 	for (uint32_t i = 0; i < n && ret; i++) {
 		hr__page_path(board.path, sizeof(board.path), folders[i], (uint32_t)getpid());
 		ret = map_file(board.path, &board.page);

@@ -72,13 +72,10 @@ static void in_parent(void)
 static void in_child(void)
 {
 	pthread_cond_init(&rest.changed, NULL);
-	pthread_mutex_unlock(&rest.lock);
 }
 
-static void watch_fork(void)
-{
-	pthread_atfork(before_fork, in_parent, in_child);
-}
+/* A ring that was left half linked could not be put in order. */
+HR__FORK_HOOK(.lock = &rest.lock, .before = before_fork, .parent = in_parent, .child = in_child);
 
 /* Threads of a parent are not there: a file that one of them was opening is nobody's. */
 static uint32_t opener_mark(void)
@@ -487,9 +484,6 @@ static int begin_rest(struct hr_file *file, uint32_t n, bool checked)
 
 static void reserve_first(uint32_t n)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, watch_fork);
 	pthread_mutex_lock(&rest.lock);
 	rest.counts.limit = limit_now();
 	reserve(n, true);

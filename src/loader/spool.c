@@ -15,6 +15,7 @@
 
 #include <headrace/config.h>
 
+#include "base/fork.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "file/rest.h"
@@ -40,18 +41,20 @@ static void before_fork(void)
 	pthread_mutex_lock(&lock);
 }
 
-static void after_fork(void)
+static void leave_spool(void)
 {
 	if (current)
 		current->shared = true;
 	current = NULL;
+}
+
+static void in_parent(void)
+{
+	leave_spool();
 	pthread_mutex_unlock(&lock);
 }
 
-static void watch_fork(void)
-{
-	pthread_atfork(before_fork, after_fork, after_fork);
-}
+HR__FORK_HOOK(.lock = &lock, .before = before_fork, .parent = in_parent, .child = leave_spool);
 
 /* Files that nobody needs make way where the program has too many open. */
 static int open_temp(const char *path, int flags)
@@ -107,11 +110,9 @@ static void spool_close(struct hr__spool *s)
 /* A place for @len bytes. Return: 0 or -errno. */
 static int enter(uint64_t len, struct hr__spooled *out)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct hr__spool *fresh = NULL;
 	int err = 0;
 
-	pthread_once(&once, watch_fork);
 	pthread_mutex_lock(&lock);
 	if (!current) {
 		pthread_mutex_unlock(&lock);

@@ -16,6 +16,7 @@
 #include <headrace_vgpu.h>
 
 #include "base/fail.h"
+#include "base/fork.h"
 #include "base/numa.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -34,10 +35,14 @@ struct vgpu {
 	int fd;
 	uint8_t *base; /* of the reserved addresses */
 	uint64_t size;
-	pthread_mutex_t lock; /* the list */
-	struct vgpu_alloc *allocs;
+	struct vgpu_alloc *allocs; /* under the lock */
 	uint64_t last_id;
 };
+
+/* One for all: the device works in a child of fork(), and only a lock of the file can be made new there. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+HR__FORK_HOOK(.lock = &lock);
 
 struct vgpu_lane {
 	struct hr__cpu_lane cpu;
@@ -73,9 +78,9 @@ static int vgpu_claim(struct hr_device *dev, const void *ptr, uint64_t len)
 	struct vgpu *g = vgpu_of(dev);
 	bool found;
 
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&lock);
 	found = find_alloc(g, ptr, len);
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&lock);
 	return found ? 0
 		     : hr__fail(HR_E_BAD_POINTER, "%s: %p + %" PRIu64 " is none of its memory",
 				dev->info.name, ptr, len);
@@ -95,11 +100,11 @@ static int vgpu_alloc(struct hr_device *dev, uint64_t len, void **out)
 	}
 	a->offset = range.offset;
 	a->len = len;
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&lock);
 	a->id = ++g->last_id;
 	a->next = g->allocs;
 	g->allocs = a;
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&lock);
 	*out = g->base + a->offset;
 	return 0;
 }
@@ -110,13 +115,13 @@ static void vgpu_free(struct hr_device *dev, void *ptr, uint64_t len)
 	struct headrace_vgpu_range range = {.offset = offset_of(g, ptr)};
 	struct vgpu_alloc **at = &g->allocs, *gone;
 
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&lock);
 	while (*at && (*at)->offset != range.offset)
 		at = &(*at)->next;
 	gone = *at;
 	if (gone)
 		*at = gone->next;
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&lock);
 	hr__sys->ioctl(g->fd, HEADRACE_VGPU_FREE, &range);
 	free(gone);
 }
@@ -128,14 +133,14 @@ static int vgpu_export(struct hr_device *dev, const void *ptr, uint64_t len, str
 	struct vgpu_alloc *a;
 	int ret;
 
-	pthread_mutex_lock(&g->lock);
+	pthread_mutex_lock(&lock);
 	a = find_alloc(g, ptr, len);
 	if (a) {
 		range.offset = a->offset;
 		range.len = hr__align_up(a->len, 4096);
 		out->id = a->id;
 	}
-	pthread_mutex_unlock(&g->lock);
+	pthread_mutex_unlock(&lock);
 	if (!a)
 		return hr__fail(HR_E_BAD_POINTER, "%s: %p is none of its memory", dev->info.name,
 				ptr);
@@ -248,7 +253,6 @@ static void vgpu_close(struct hr_device *dev)
 		hr__sys->munmap(g->base, g->size);
 	if (g->fd >= 0)
 		hr__sys->close(g->fd);
-	pthread_mutex_destroy(&g->lock);
 	free(g);
 }
 
@@ -313,7 +317,6 @@ static int vgpu_open(const char *name, struct hr_device **out)
 	g->dev.ops = &vgpu_ops;
 	g->dev.caps = HR__MEM_CAP_EXPORT | HR__MEM_CAP_CAST;
 	g->fd = -1;
-	pthread_mutex_init(&g->lock, NULL);
 	ret = open_device(g, name + strlen("vgpu:"));
 	if (ret) {
 		vgpu_close(&g->dev);

@@ -43,29 +43,14 @@ static struct {
 	atomic_uint_fast64_t tick;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void before_fork(void)
-{
-	pthread_mutex_lock(&registry.lock);
-}
-
-static void in_parent(void)
-{
-	pthread_mutex_unlock(&registry.lock);
-}
-
-/* What is registered is the parent's, and so are the mappings that it has listed. */
+/* What is mapped is there, but registrations are the parent's, and so are the mappings that have them. */
 static void in_child(void)
 {
 	registry.head = NULL;
 	registry.pinned = 0;
-	atomic_store(&registry.mappings, 0);
-	pthread_mutex_unlock(&registry.lock);
 }
 
-static void watch_fork(void)
-{
-	pthread_atfork(before_fork, in_parent, in_child);
-}
+HR__FORK_HOOK(.lock = &registry.lock, .child = in_child);
 
 uint64_t hr__mapping_tick(void)
 {
@@ -153,7 +138,8 @@ static void mapping_drop(struct hr__attachment *attachment)
 	struct hr__mapping *m = (struct hr__mapping *)attachment, **at = &registry.head;
 
 	if (m->fork_generation != hr__fork_generation()) {
-		/* In a child: registrations are the parent's, and it is in no list. */
+		/* In a child: registrations are the parent's, and the list does not have it. */
+		atomic_fetch_sub(&registry.mappings, 1);
 		hr__sys->munmap(m->base, m->len);
 		free(m);
 		return;
@@ -236,13 +222,15 @@ static int mapping_new(struct hr_file *file, struct hr_device *dev, bool plain,
 int hr__mapping_get(struct hr_file *file, struct hr_device *dev, bool plain,
 		    struct hr__mapping **out)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int ret = 0;
 
 	*out = find(file, dev, plain);
+	if (*out && (*out)->pinned && (*out)->fork_generation != hr__fork_generation())
+		return hr__fail(HR_E_FORKED,
+				"%s: was registered for %s before fork(); that is the parent's",
+				file->path, dev->info.name);
 	if (*out)
 		return 0;
-	pthread_once(&once, watch_fork);
 	pthread_mutex_lock(&registry.lock);
 	*out = find(file, dev, plain);
 	if (!*out)

@@ -89,7 +89,7 @@ int hr__mapping_check(const struct hr_file *file, const struct hr_device *dev, b
 /*
  * hr__mapping_get() - the mapping of @file for @dev, made if there is none. Valid as long as the
  * caller has the file. @plain: one that only the CPU reads, whatever the device.
- * Return: 0, or -HR_E_PATH_REFUSED with a sentence.
+ * Return: 0, or -HR_E_PATH_REFUSED, -HR_E_FORKED with a sentence.
  */
 int hr__mapping_get(struct hr_file *file, struct hr_device *dev, bool plain,
 		    struct hr__mapping **out);

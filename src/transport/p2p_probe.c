@@ -17,6 +17,7 @@
 #include <headrace/error.h>
 
 #include "base/fail.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -38,6 +39,14 @@ struct verdict {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct verdict verdicts[VERDICTS_MAX];
 static uint32_t n_verdicts;
+
+/* The last one may be half written. */
+static void in_child(void)
+{
+	n_verdicts = 0;
+}
+
+HR__FORK_HOOK(.lock = &lock, .child = in_child);
 
 /* What one probe works with. */
 struct probe {

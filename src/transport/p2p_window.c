@@ -28,6 +28,14 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hr__p2p_window *windows;
 
+/* Their mappings are not in the child, so nobody is to find them. */
+static void in_child(void)
+{
+	windows = NULL;
+}
+
+HR__FORK_HOOK(.lock = &lock, .child = in_child);
+
 static const char *const refusals[] = {
 	[HEADRACE_PEER_TOPOLOGY] =
 		"no PCIe way between the drive and the device is known to work; put both below one "
@@ -187,13 +195,13 @@ int hr__p2p_window_get(struct hr_device *dev, const void *ptr, uint64_t len, uin
 void hr__p2p_window_put(struct hr__p2p_window *window)
 {
 	struct hr__p2p_window **at = &windows;
-	bool last;
+	bool last, listed = window->fork_generation == hr__fork_generation();
 
 	pthread_mutex_lock(&lock);
 	last = --window->users == 0;
-	while (last && *at != window)
+	while (last && listed && *at != window)
 		at = &(*at)->next;
-	if (last)
+	if (last && listed)
 		*at = window->next;
 	pthread_mutex_unlock(&lock);
 	if (last)

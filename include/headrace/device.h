@@ -47,7 +47,8 @@ struct hr_device_info {
  * @out: receives the device; unchanged on failure.
  *
  * Return: 0, -EINVAL (name not understood), -HR_E_NO_DEVICE, -HR_E_NO_DRIVER,
- * -HR_E_DRIVER_TOO_OLD, -ENOMEM; hr_error_detail() says what to do.
+ * -HR_E_DRIVER_TOO_OLD, -HR_E_FORKED (the CUDA driver was started before fork() and does not work in the
+ * child), -ENOMEM; hr_error_detail() says what to do.
  */
 int hr_device_open(const char *name, struct hr_device **out);
 
@@ -65,7 +66,8 @@ uint32_t hr_device_count(enum hr_device_kind kind);
  * @name: receives @size bytes at most, "cuda:N" for memory of a GPU and managed memory, "host" for
  *        everything else: the machine's own memory, pinned or not. 32 bytes suffice.
  *
- * A process that does not use the CUDA driver is not made to: its pointers are "host".
+ * A process that does not use the CUDA driver is not made to: its pointers are "host", as all are in a child
+ * of fork() whose parent has started it.
  * Return: 0, -HR_E_BAD_POINTER (NULL), -ENOSPC, -HR_E_DEVICE_LOST.
  */
 int hr_device_of_pointer(const void *ptr, char *name, uint32_t size);

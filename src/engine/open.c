@@ -174,6 +174,8 @@ int hr_engine_open(struct hr_device *dev, const struct hr_engine_options *opts,
 	link_pools(e);
 	ret = hr__staging_open(dev, e->opts.staging_bytes, HR__SEGMENTS_MAX, e->opts.threads,
 			       &e->staging);
+	if (ret == -HR_E_FORKED) /* which has its sentence */
+		goto err;
 	if (ret) {
 		hr__fail(-ret, "%s: no staging ring of %llu KiB: %s; lower HEADRACE_STAGING_BYTES",
 			 dev->info.name, (unsigned long long)(e->opts.staging_bytes >> 10),

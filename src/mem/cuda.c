@@ -50,8 +50,11 @@ int hr__cuda_fail(const struct hr__cuda_device *cd, int result, const char *what
 
 int hr__cuda_enter(const struct hr__cuda_device *cd)
 {
-	int result = cd->cu->ctx_push(cd->ctx);
+	int result, ret = hr__cuda_refuse_fork(cd->dev.info.name);
 
+	if (ret)
+		return ret;
+	result = cd->cu->ctx_push(cd->ctx);
 	if (result)
 		return hr__cuda_fail(cd, result, "the context cannot be used");
 	hr__cuda_relax(cd);
@@ -269,6 +272,8 @@ static void cuda_unpin(struct hr_device *dev, void *ptr, uint64_t len)
 	struct hr__cuda_device *cd = to_cuda(dev);
 	int result;
 
+	if (hr__cuda_forked()) /* registrations are the parent's, and so is the lock of the list */
+		return;
 	pins_drop(cd, ptr);
 	if (hr__cuda_enter(cd))
 		return;
@@ -289,7 +294,7 @@ static void cuda_close(struct hr_device *dev)
 		hr__cuda_kernels_close(cd);
 		hr__cuda_leave(cd);
 	}
-	if (cd->ctx)
+	if (cd->ctx && !hr__cuda_forked())
 		result = cd->cu->primary_ctx_release(cd->device);
 	if (result)
 		hr__log(HR_LOG_WARN, "%s: the device did not close cleanly: %s", dev->info.name,
@@ -357,7 +362,7 @@ static int start_driver(struct hr__cuda_device *cd, int *version)
 	const char *name = cd->dev.info.name;
 	int count = 0, result;
 
-	result = cu->init(0);
+	result = hr__cuda_init(cu);
 	if (result == HR__CU_NO_DEVICE)
 		return hr__fail(HR_E_NO_DEVICE,
 				"%s: the driver shows no GPU; check nvidia-smi and "

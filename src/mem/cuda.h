@@ -53,7 +53,7 @@ uint32_t hr__cuda_pin_at(const struct hr__cuda_device *cd, uint64_t at);
 
 /*
  * Make the device's context current, in the mode that leaves captures of streams alone, and put the
- * caller's back. Not nested. Return: 0 or -HR_E_DEVICE_LOST.
+ * caller's back. Not nested. Return: 0, -HR_E_DEVICE_LOST, -HR_E_FORKED.
  */
 int hr__cuda_enter(const struct hr__cuda_device *cd);
 void hr__cuda_leave(const struct hr__cuda_device *cd);

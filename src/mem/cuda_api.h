@@ -7,6 +7,7 @@
 #ifndef HR_MEM_CUDA_API_H
 #define HR_MEM_CUDA_API_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -174,9 +175,20 @@ struct hr__cuda_api {
 
 /*
  * hr__cuda_load() - load libcuda.so.1 and look up all functions, once per process.
- * @device: name for sentences. Return: 0, -HR_E_NO_DRIVER.
+ * @device: name for sentences. Return: 0, -HR_E_NO_DRIVER, -HR_E_FORKED.
  */
 int hr__cuda_load(const char *device, const struct hr__cuda_api **out);
+
+/*
+ * A driver does not work in a child of the process that started it, and a thread of the parent may have held
+ * its locks: it is not called there at all. hr__cuda_forked() - is this such a child?
+ * hr__cuda_refuse_fork() - 0, or -HR_E_FORKED with a sentence if it is.
+ * hr__cuda_init() - start it. hr__cuda_started() - it was found to be. Return: 0 or the driver's result.
+ */
+bool hr__cuda_forked(void);
+int hr__cuda_refuse_fork(const char *device);
+int hr__cuda_init(const struct hr__cuda_api *cu);
+void hr__cuda_started(void);
 
 /* hr__cuda_code() - the code that stands for a driver's result, positive. */
 int hr__cuda_code(int result);

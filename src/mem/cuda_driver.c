@@ -6,11 +6,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include <headrace/error.h>
 
 #include "base/fail.h"
+#include "base/fork.h"
 #include "base/util.h"
 #include "mem/cuda_api.h"
 
@@ -34,6 +36,47 @@ static const struct {
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static void *library;
 static struct hr__cuda_api api;
+static atomic_uint started; /* generation of fork() that started it, plus one; or 0 */
+
+HR__FORK_HOOK(.lock = &load_lock);
+
+bool hr__cuda_forked(void)
+{
+	unsigned int by = atomic_load_explicit(&started, memory_order_relaxed);
+
+	return by && by != hr__fork_generation() + 1;
+}
+
+int hr__cuda_refuse_fork(const char *device)
+{
+	if (!hr__cuda_forked())
+		return 0;
+	return hr__fail(HR_E_FORKED,
+			"%s: the CUDA driver was started before fork() and does not work in the "
+			"child; use a device there alone, or start children by spawn",
+			device);
+}
+
+void hr__cuda_started(void)
+{
+	unsigned int mine = hr__fork_generation() + 1;
+
+	if (atomic_load_explicit(&started, memory_order_relaxed) != mine)
+		atomic_store_explicit(&started, mine, memory_order_relaxed);
+}
+
+int hr__cuda_init(const struct hr__cuda_api *cu)
+{
+	unsigned int before = atomic_load_explicit(&started, memory_order_relaxed);
+	int result;
+
+	/* Before it: a child that is made meanwhile has half a driver. */
+	hr__cuda_started();
+	result = cu->init(0);
+	if (result)
+		atomic_store_explicit(&started, before, memory_order_relaxed);
+	return result;
+}
 
 static int load_locked(const char *device)
 {
@@ -64,8 +107,10 @@ static int load_locked(const char *device)
 
 int hr__cuda_load(const char *device, const struct hr__cuda_api **out)
 {
-	int ret = 0;
+	int ret = hr__cuda_refuse_fork(device);
 
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&load_lock);
 	if (!library)
 		ret = load_locked(device);

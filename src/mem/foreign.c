@@ -7,22 +7,61 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/single_threaded.h>
 
 #include "base/fail.h"
+#include "base/fork.h"
 #include "base/util.h"
 #include "mem/cuda_api.h"
 #include "mem/mem.h"
 
 #define DEVICES_MAX 64
 
-/* How many libraries this process has ever loaded. */
+/*
+ * Around a lock of the loader that a child of fork() does not get back (glibc 2.36): no thread of ours is to
+ * have it at that moment, or whatever the child loads would wait for ever.
+ */
+static pthread_mutex_t loads_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool loads_unknown; /* in a child: other threads of its parent may have had it */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&loads_lock);
+}
+
+static void in_parent(void)
+{
+	pthread_mutex_unlock(&loads_lock);
+}
+
+static void in_child(void)
+{
+	loads_unknown = loads_unknown || !__libc_single_threaded;
+}
+
+HR__FORK_HOOK(.lock = &loads_lock, .before = before_fork, .parent = in_parent, .child = in_child);
+
 static int read_loads(struct dl_phdr_info *info, size_t size, void *loads)
 {
 	*(unsigned long long *)loads = info->dlpi_adds;
 	return 1;
+}
+
+/* How many libraries this process has ever loaded; 0: cannot be asked. */
+static unsigned long long count_loads(void)
+{
+	unsigned long long loads = 0;
+
+	if (loads_unknown)
+		return 0;
+	pthread_mutex_lock(&loads_lock);
+	dl_iterate_phdr(read_loads, &loads);
+	pthread_mutex_unlock(&loads_lock);
+	return loads;
 }
 
 /*
@@ -34,13 +73,15 @@ static const struct hr__cuda_api *driver_in_use(void)
 	static _Atomic(const struct hr__cuda_api *) seen;
 	static atomic_ullong asked_at;
 	const struct hr__cuda_api *cu = atomic_load_explicit(&seen, memory_order_acquire);
-	unsigned long long loads = 0;
+	unsigned long long loads;
 	void *library;
 
+	if (hr__cuda_forked())
+		return NULL;
 	if (cu)
 		return cu;
-	dl_iterate_phdr(read_loads, &loads);
-	if (loads == atomic_load_explicit(&asked_at, memory_order_relaxed))
+	loads = count_loads();
+	if (loads && loads == atomic_load_explicit(&asked_at, memory_order_relaxed))
 		return NULL;
 	library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	if (!library) {
@@ -60,6 +101,7 @@ static bool retain_active(const struct hr__cuda_api *cu, int *device, struct hr_
 
 	if (cu->device_get_count(&count))
 		return false;
+	hr__cuda_started(); /* by the program, or the driver would not have said it */
 	for (int i = 0; i < count && i < DEVICES_MAX; i++) {
 		unsigned int flags;
 		int active = 0;
@@ -81,8 +123,10 @@ static int in_context(const struct hr__cuda_api *cu,
 	struct hr__cu_ctx *ctx = NULL;
 	int device, result = -1;
 
-	if (cu->ctx_current && cu->ctx_current(&ctx) == 0 && ctx)
+	if (cu->ctx_current && cu->ctx_current(&ctx) == 0 && ctx) {
+		hr__cuda_started();
 		return fn(cu, arg);
+	}
 	if (!retain_active(cu, &device, &ctx))
 		return -1;
 	if (cu->ctx_push(ctx) == 0) {
@@ -138,7 +182,7 @@ uint32_t hr_device_count(enum hr_device_kind kind)
 
 	if (kind == HR_DEVICE_HOST)
 		return 1;
-	if (kind != HR_DEVICE_CUDA || hr__cuda_load("cuda", &cu) || cu->init(0) ||
+	if (kind != HR_DEVICE_CUDA || hr__cuda_load("cuda", &cu) || hr__cuda_init(cu) ||
 	    cu->device_get_count(&count))
 		return 0;
 	return count > 0 ? (uint32_t)count : 0;

@@ -49,6 +49,13 @@ int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuGraphGetNodes(struct fake_graph *graph, void **nodes, size_t *count);
 int cuGraphDestroy(struct fake_graph *graph);
 
+void fake_capture_forked(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	lock = fresh;
+}
+
 static struct capture *find(const struct fake_stream *s)
 {
 	for (int i = 0; i < CAPTURES_MAX; i++) {

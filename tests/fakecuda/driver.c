@@ -65,6 +65,18 @@ int cuInit(unsigned int flags)
 	return flags ? HR__CU_INVALID_VALUE : 0;
 }
 
+bool fake_started(void)
+{
+	return started;
+}
+
+void fake_driver_forked(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	lock = fresh;
+}
+
 int cuDriverGetVersion(int *version)
 {
 	int result = fake_enter(__func__);
@@ -78,6 +90,10 @@ int cuDeviceGetCount(int *count)
 	int result = fake_enter(__func__);
 
 	*count = (int)fake_setting(FAKE_DEVICES);
+	pthread_mutex_lock(&lock);
+	if (!result && !started)
+		result = HR__CU_NOT_INITIALIZED;
+	pthread_mutex_unlock(&lock);
 	return result;
 }
 

@@ -85,6 +85,16 @@ void fake_bar_free(const char *alias);
 int fake_bar_export(const char *alias, uint64_t len);
 uint64_t fake_bar_size(uint32_t *pci);
 
+/*
+ * Around fork() (state.c): each part begins with new locks in the child, as its threads are not there. A
+ * driver that was started by then answers nothing but HR__CU_NOT_INITIALIZED.
+ */
+bool fake_started(void);
+void fake_driver_forked(void);
+void fake_memory_forked(void);
+void fake_stream_forked(void);
+void fake_capture_forked(void);
+
 /* stream.c: wait until no stream has anything to do. */
 void fake_streams_idle(void);
 

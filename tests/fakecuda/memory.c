@@ -60,6 +60,13 @@ static bool inside(uint64_t at, uint64_t len, uint64_t base, uint64_t size)
 	return at >= base && at - base <= size && len <= size - (at - base);
 }
 
+void fake_memory_forked(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	lock = fresh;
+}
+
 /* The allocation that holds [at, at + len), freed ones too. */
 static struct alloc *find_alloc(uint64_t at, uint64_t len)
 {

@@ -46,6 +46,7 @@ static long steps;
 static bool lost;
 static bool unflushed; /* a peer has written since the last flush */
 static char misuse_text[200];
+static bool forked; /* a child of a process that had started the driver */
 
 static int index_of(const char *const *names, int n, const char *name)
 {
@@ -144,6 +145,8 @@ int fake_enter(const char *function)
 {
 	int result = 0;
 
+	if (forked)
+		return HR__CU_NOT_INITIALIZED;
 	pthread_mutex_lock(&lock);
 	counters[FAKE_CALLS]++;
 	for (int i = 0; i < FAULTS_MAX && !result; i++) {
@@ -239,6 +242,18 @@ bool fake_step(void)
 	return runs;
 }
 
+static void in_child(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	lock = fresh;
+	forked = fake_started();
+	fake_driver_forked();
+	fake_memory_forked();
+	fake_stream_forked();
+	fake_capture_forked();
+}
+
 /* FAKECUDA_DELAY_US=20 and the like; FAKECUDA_FAIL=cuMemAlloc_v2:1:2. */
 __attribute__((constructor)) static void read_environment(void)
 {
@@ -247,6 +262,7 @@ __attribute__((constructor)) static void read_environment(void)
 	int result;
 	long kth;
 
+	pthread_atfork(NULL, NULL, in_child);
 	fakecuda_reset();
 	for (int i = 0; i < FAKE_SETTING_COUNT; i++) {
 		char name[40] = "FAKECUDA_";

@@ -70,6 +70,16 @@ static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t none_pending = PTHREAD_COND_INITIALIZER;
 static unsigned long pending;
 
+void fake_stream_forked(void)
+{
+	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+	static const pthread_cond_t fresh_cond = PTHREAD_COND_INITIALIZER;
+
+	pending_lock = fresh;
+	none_pending = fresh_cond;
+	pending = 0;
+}
+
 static void count_pending(int by)
 {
 	pthread_mutex_lock(&pending_lock);

@@ -121,7 +121,7 @@ struct hr_file *hr__file_new(const char *path, uint32_t flags)
 	atomic_init(&file->direct_denied, 0);
 	atomic_init(&file->hint, HR_CACHE_AUTO);
 	atomic_init(&file->set_bytes, 0);
-	atomic_flag_clear(&file->map_lock);
+	atomic_init(&file->map_owner, 0);
 	file->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
 	file->flags = flags;
 	file->fd = -1;

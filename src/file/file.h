@@ -69,7 +69,7 @@ struct hr_file {
 	/* mincore needs a mapping of the file: made on first use, replaced when the file grows */
 	void *map;
 	uint64_t map_len;
-	atomic_flag map_lock;
+	atomic_uint map_owner; /* generation of fork() whose thread has it, plus one; or 0 */
 	bool map_honest;       /* mincore tells this process the truth about the mapping */
 	atomic_uint residency; /* enum hr__residency_rule; CACHESTAT becomes MINCORE if refused */
 };

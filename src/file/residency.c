@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/fork.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "file/file.h"
@@ -91,16 +92,24 @@ static bool ask_cachestat(struct hr_file *file, uint64_t offset, uint64_t len, u
 
 static bool lock_map(struct hr_file *file)
 {
+	unsigned int mine = hr__fork_generation() + 1, owner = 0;
+
 	for (int i = 0; i < LOCK_TRIES; i++) {
-		if (!atomic_flag_test_and_set_explicit(&file->map_lock, memory_order_acquire))
+		if (atomic_compare_exchange_strong_explicit(&file->map_owner, &owner, mine,
+							    memory_order_acquire,
+							    memory_order_relaxed)) {
+			if (owner)
+				file->map = NULL; /* of a thread of the parent: in what state? */
 			return true;
+		}
+		owner = owner == mine ? 0 : owner;
 	}
 	return false;
 }
 
 static void unlock_map(struct hr_file *file)
 {
-	atomic_flag_clear_explicit(&file->map_lock, memory_order_release);
+	atomic_store_explicit(&file->map_owner, 0, memory_order_release);
 }
 
 /* Map the file as it is now. Return: NULL or why it cannot be asked. */

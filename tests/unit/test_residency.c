@@ -13,8 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "file/file.h"
@@ -99,7 +101,7 @@ static int setup(void **state)
 	memset(&file, 0, sizeof(file));
 	file.path = (char *)"made up";
 	file.flags = HR_FILE_READ;
-	atomic_flag_clear(&file.map_lock);
+	atomic_store(&file.map_owner, 0);
 	atomic_store(&file.residency, HR__RESIDENCY_CACHESTAT);
 	fake = hr__sys_real;
 	fake.cachestat = fake_cachestat;
@@ -231,15 +233,41 @@ static void test_mapping_follows_the_file(void **state)
 	assert_int_equal(kernel.mmaps, 2);
 }
 
+/* At that moment a thread of the parent was making the mapping, and it will never be done in the child. */
+static void test_fork_while_asking(void **state)
+{
+	struct hr_residency_info info;
+	int status;
+	pid_t pid;
+
+	atomic_store(&file.residency, HR__RESIDENCY_MINCORE);
+	atomic_store(&file.map_owner, hr__fork_generation() + 1);
+	file.map = &file; /* unmapped, or half written */
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		bool known = hr_file_residency(&file, 0, 0, &info) == 0 &&
+			     info.state != HR_RESIDENCY_UNKNOWN && file.map != &file;
+
+		_exit(known && !atomic_load(&file.map_owner) ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(hr_file_residency(&file, 0, 0, &info), 0);
+	assert_string_equal(info.reason, "another thread is asking");
+	file.map = NULL;
+	atomic_store(&file.map_owner, 0);
+}
+
 static void test_what_cannot_be_asked(void **state)
 {
 	struct hr_residency_info r;
 
 	atomic_store(&file.residency, HR__RESIDENCY_MINCORE);
-	atomic_flag_test_and_set(&file.map_lock); /* another thread */
+	atomic_store(&file.map_owner, hr__fork_generation() + 1); /* another thread */
 	assert_int_equal(ask(0, 0).state, HR_RESIDENCY_UNKNOWN);
 	assert_int_equal(hr__file_residency_quick(&file, 0, 1), HR_RESIDENCY_UNKNOWN);
-	atomic_flag_clear(&file.map_lock);
+	atomic_store(&file.map_owner, 0);
 	kernel.no_mmap = true;
 	assert_int_equal(ask(0, 0).state, HR_RESIDENCY_UNKNOWN);
 	kernel.no_mmap = false;
@@ -297,6 +325,7 @@ int main(void)
 		TEST(test_quick_after_refusal),
 		TEST(test_memory_and_servers),
 		TEST(test_mapping_follows_the_file),
+		TEST(test_fork_while_asking),
 		TEST(test_what_cannot_be_asked),
 		TEST(test_real_file),
 	};

@@ -221,7 +221,7 @@ int hr_loader_state(const struct hr_loader *loader, void *buf, size_t size);
  */
 int hr_loader_restore(struct hr_loader *loader, const void *buf, size_t size);
 
-/* hr_loader_stats() - counters so far; any thread. Return: 0. */
+/* hr_loader_stats() - counters so far; any thread. Return: 0, -HR_E_FORKED. */
 int hr_loader_stats(const struct hr_loader *loader, struct hr_loader_stats *out);
 
 #ifdef __cplusplus

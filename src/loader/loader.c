@@ -389,6 +389,7 @@ static int fail_finally(struct hr_loader *loader, int code, const char *sentence
 	return hr__fail_set(code, loader->final_sentence);
 }
 
+/* Locks of the ring too: a thread of the parent may have held one at that moment. */
 static int check_process(const struct hr_loader *loader)
 {
 	if (loader->fork_generation != hr__fork_generation())
@@ -524,7 +525,7 @@ int hr_loader_release(struct hr_loader *loader, const struct hr_batch *batch, st
 {
 	uint64_t ticket = 0;
 	struct hr__slot *slot;
-	int rc = check_process(loader); /* a thread that is not here may have the ring's lock */
+	int rc = check_process(loader);
 
 	if (rc < 0)
 		return rc;
@@ -671,6 +672,8 @@ int hr_loader_stats(const struct hr_loader *loader, struct hr_loader_stats *out)
 		.batches = atomic_load(&loader->batches),
 		.wait_ns = atomic_load(&loader->wait_ns),
 	};
+	if (check_process(loader))
+		return -HR_E_FORKED;
 	pthread_mutex_lock(&ring->lock);
 	out->ready = ring->ready;
 	for (uint32_t i = 0; i < loader->n_fillers; i++) {

@@ -215,8 +215,10 @@ static int send_slabs(struct hr_save *save)
 int hr_save_step(struct hr_save *save, uint64_t timeout_ns)
 {
 	struct hr_io *done[SLABS];
-	int n;
+	int n = hr__engine_check_owner(save->engine);
 
+	if (n) /* a child of fork() would give the parent's file its name */
+		return n;
 	if (save->error)
 		return save->error;
 	if (save->finished)

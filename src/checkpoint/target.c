@@ -11,6 +11,7 @@
 #include <sys/file.h>
 
 #include "base/fail.h"
+#include "base/fork.h"
 #include "base/sys.h"
 #include "checkpoint/target.h"
 
@@ -119,7 +120,7 @@ int hr__target_open(struct hr__target *t, const char *path, uint64_t len)
 	size_t path_len = strlen(path);
 	int ret;
 
-	*t = (struct hr__target){.fd = -1};
+	*t = (struct hr__target){.fd = -1, .fork_generation = hr__fork_generation()};
 	t->path = strdup(path);
 	t->temp = malloc(path_len + sizeof(SUFFIX));
 	if (!t->path || !t->temp) {
@@ -187,7 +188,7 @@ int hr__target_commit(struct hr__target *t)
 void hr__target_close(struct hr__target *t)
 {
 	/* The name first: behind the lock somebody may wait for it. */
-	if (t->exists)
+	if (t->exists && t->fork_generation == hr__fork_generation())
 		hr__sys->unlink(t->temp);
 	hr_file_close(t->file);
 	if (t->fd >= 0 && t->temp)

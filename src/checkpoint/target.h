@@ -13,10 +13,11 @@
 
 struct hr__target {
 	char *path, *temp;
-	struct hr_file *file; /* to write to */
-	int fd;               /* holds the lock on the temporary file; -1: none */
-	mode_t mode;          /* of the file that is replaced; 0: there is none */
-	bool exists;          /* the temporary file does, and is ours */
+	struct hr_file *file;     /* to write to */
+	int fd;                   /* holds the lock on the temporary file; -1: none */
+	mode_t mode;              /* of the file that is replaced; 0: there is none */
+	bool exists;              /* the temporary file does, and is ours */
+	uint32_t fork_generation; /* of the process that it belongs to */
 };
 
 /*
@@ -28,7 +29,10 @@ int hr__target_open(struct hr__target *t, const char *path, uint64_t len);
 /* hr__target_commit() - to the drive, to its name, to the drive. Return: 0 or -code. */
 int hr__target_commit(struct hr__target *t);
 
-/* hr__target_close() - free; without a commit the temporary file goes. Accepts a zeroed target. */
+/*
+ * hr__target_close() - free; without a commit the temporary file goes, unless it is that of a parent by
+ * fork(). Accepts a zeroed target.
+ */
 void hr__target_close(struct hr__target *t);
 
 #endif

@@ -498,6 +498,36 @@ static void test_kill(void **state)
 	free(temp);
 }
 
+/* A child of fork() closes what it got, and the parent's file is still the parent's. */
+static void test_fork(void **state)
+{
+	char *path = path_in(&f, "m.safetensors"), *temp = path_in(&f, "m.safetensors.tmp");
+	struct hr_save *sv;
+	struct saved s;
+	int status;
+	pid_t pid;
+
+	make_saved(&s);
+	expect_ok(hr_save_open(f.engine, path, s.weights, N, NULL, &sv));
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		alarm(60);
+		if (hr_save_step(sv, 0) != -HR_E_FORKED)
+			_exit(1);
+		_exit(hr_save_close(sv) ? 2 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(exists(temp));
+	assert_int_equal(run_save(sv), 1);
+	assert_int_equal(hr_save_close(sv), 0);
+	assert_true(is_new(&s, path));
+	free_saved(&s);
+	free(path);
+	free(temp);
+}
+
 static void test_two_at_once(void **state)
 {
 	char *path = path_in(&f, "m.safetensors"), *link = path_in(&f, "link");
@@ -614,6 +644,7 @@ int main(int argc, char **argv)
 		TEST(test_bytes),       TEST(test_read_back), TEST(test_long_header),
 		TEST(test_snapshot),    TEST(test_faults),    TEST(test_kill),
 		TEST(test_two_at_once), TEST(test_refusals),  TEST(test_sizes),
+		TEST(test_fork),
 	};
 
 	self = argv[0];

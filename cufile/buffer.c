@@ -153,6 +153,7 @@ void cf_buffers_forked(void)
 
 	lock = fresh;
 	late_lock = fresh_late;
+	late = NULL; /* the parent's, and perhaps half freed */
 }
 
 /* -- memory of the machine ---------------------------------------------------------------------- */

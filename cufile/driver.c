@@ -23,25 +23,27 @@ static pthread_cond_t all_out = PTHREAD_COND_INITIALIZER;
 
 /* -- fork --------------------------------------------------------------------------------------- */
 
+/*
+ * Locks under which nothing is called: what they guard is whole in the child. Others may be held for long,
+ * and by the thread that forks, since a driver that starts runs programs of its own.
+ */
 static void before_fork(void)
 {
-	pthread_mutex_lock(&lock);
 	cf_buffers_lock();
 	cf_table_lock();
-	cf_pool_lock();
+	cf_clock_lock();
 }
 
-static void unlock_all(void)
+static void in_parent(void)
 {
-	cf_pool_unlock();
+	cf_clock_unlock();
 	cf_table_unlock();
 	cf_buffers_unlock();
-	pthread_mutex_unlock(&lock);
 }
 
 /*
- * The other threads are not here, and what they were doing neither. A lock for readers and writers
- * remembers the thread that has it, and that one is the parent's: those begin anew.
+ * The other threads are not here, and what they were doing neither: all locks begin anew. One for readers
+ * and writers would even remember the thread that has it, and that one is the parent's.
  */
 static void in_child(void)
 {
@@ -49,7 +51,7 @@ static void in_child(void)
 	static const pthread_cond_t fresh_cond = PTHREAD_COND_INITIALIZER;
 
 	atomic_fetch_add(&forks, 1);
-	gate_lock = fresh;
+	lock = gate_lock = fresh;
 	all_out = fresh_cond;
 	cf_log_forked();
 	cf_settings_forked();
@@ -60,12 +62,12 @@ static void in_child(void)
 	cf_buffers_forked();
 	atomic_store(&inside, 0);
 	atomic_store(&closing, false);
-	pthread_mutex_unlock(&lock);
 }
 
-static void register_fork(void)
+/* When it is loaded: at the first open another thread may have a lock already. */
+__attribute__((constructor)) static void register_fork(void)
 {
-	pthread_atfork(before_fork, unlock_all, in_child);
+	pthread_atfork(before_fork, in_parent, in_child);
 }
 
 unsigned int cf_forks(void)
@@ -125,11 +127,9 @@ static void log_line(enum hr_log_level level, const char *line, void *user)
 /* With the lock. */
 static int open_locked(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	const struct cf_settings *s = cf_settings();
 	bool direct;
 
-	pthread_once(&once, register_fork);
 	if (atomic_load(&uses)) {
 		atomic_fetch_add(&uses, 1);
 		return 0;

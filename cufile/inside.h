@@ -14,6 +14,7 @@
 #include <headrace/headrace.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #define CF_EXPORT __attribute__((visibility("default")))
 #define CF_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -76,6 +77,8 @@ void cf_log_configure(const struct cf_settings *s); /* NULL: silence, until the 
 void cf_log_write(enum cf_level level, const char *module, int line, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 bool cf_log_wants(enum cf_level level);
+/* cf_calendar() - seconds since 1970 as a date, without asking libc. From 1970 on. */
+void cf_calendar(int64_t seconds, struct tm *out);
 #define cf_log(level, module, ...)                                                                 \
 	do {                                                                                       \
 		if (cf_log_wants(level))                                                           \
@@ -166,8 +169,6 @@ int cf_engine_get_batch(struct cf_device *device, struct cf_engine **out);
 void cf_engine_put_batch(struct cf_engine *engine);
 /* cf_engines_close() - of all devices, once nothing uses them. */
 void cf_engines_close(void);
-void cf_pool_lock(void);
-void cf_pool_unlock(void);
 void cf_pool_forked(void);
 
 /* -- direct.c: drives that write to memory of GPUs themselves -------------------------------------- */
@@ -240,6 +241,8 @@ ssize_t cf_transfer(struct cf_handle *handle, const struct cf_request *request);
 void cf_async_close(void);
 void cf_async_forked(void);
 void cf_log_forked(void);
+void cf_clock_lock(void); /* around fork() */
+void cf_clock_unlock(void);
 void cf_settings_forked(void);
 void cf_stats_forked(void);
 

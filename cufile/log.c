@@ -30,6 +30,54 @@ static int fd = -1;
 static pid_t named_for; /* the process has one file, however often it is configured */
 static time_t named_at;
 
+/*
+ * Libc has a lock for what it knows of time zones, which it does not make new in a child of fork(): none of
+ * our threads is to have it at that moment, and a child, as others may have had it, does not ask again.
+ */
+static pthread_mutex_t clock_lock = PTHREAD_MUTEX_INITIALIZER;
+static long east; /* of Greenwich, in seconds, when somebody last asked */
+static bool asked;
+
+/* Days are counted from the 1st of March of the year 0, so that the odd day is a year's last. */
+void cf_calendar(int64_t seconds, struct tm *out)
+{
+	int64_t days = seconds / 86400 + 719468, era = days / 146097;
+	int left = (int)(seconds % 86400), day = (int)(days % 146097), year, month;
+
+	year = (day - day / 1460 + day / 36524 - day / 146096) / 365;
+	day -= 365 * year + year / 4 - year / 100;
+	month = (5 * day + 2) / 153;
+	memset(out, 0, sizeof(*out));
+	out->tm_mday = day - (153 * month + 2) / 5 + 1;
+	out->tm_mon = (month + 2) % 12;
+	out->tm_year = (int)(year + 400 * era) + (month >= 10) - 1900;
+	out->tm_hour = left / 3600;
+	out->tm_min = left / 60 % 60;
+	out->tm_sec = left % 60;
+}
+
+static void local_time(time_t at, struct tm *out)
+{
+	pthread_mutex_lock(&clock_lock);
+	if (cf_forks() && asked) {
+		cf_calendar((int64_t)at + east, out);
+	} else if (localtime_r(&at, out)) {
+		east = out->tm_gmtoff;
+		asked = true;
+	}
+	pthread_mutex_unlock(&clock_lock);
+}
+
+void cf_clock_lock(void)
+{
+	pthread_mutex_lock(&clock_lock);
+}
+
+void cf_clock_unlock(void)
+{
+	pthread_mutex_unlock(&clock_lock);
+}
+
 int cf_level_parse(const char *text)
 {
 	for (int i = 0; i < CF_LEVELS; i++) {
@@ -57,7 +105,7 @@ void cf_log_configure(const struct cf_settings *s)
 		named_at = time(NULL);
 	}
 	n = (size_t)snprintf(name, sizeof(name), "cufile_%d_", (int)getpid());
-	localtime_r(&named_at, &tm);
+	local_time(named_at, &tm);
 	strftime(name + n, sizeof(name) - n, "%Y-%m-%d_%H-%M-%S.log", &tm);
 	if (!s)
 		path[0] = '\0';
@@ -101,7 +149,7 @@ void cf_log_write(enum cf_level level, const char *module, int line, const char 
 	int saved = errno;
 
 	clock_gettime(CLOCK_REALTIME, &ts);
-	localtime_r(&ts.tv_sec, &tm);
+	local_time(ts.tv_sec, &tm);
 	n = strftime(text, sizeof(text), " %d-%m-%Y %H:%M:%S", &tm);
 	n += (size_t)snprintf(text + n, sizeof(text) - n, ":%03d [pid=%d tid=%ld] %s  %s:%d ",
 			      (int)(ts.tv_nsec / 1000000), (int)getpid(), syscall(SYS_gettid),
@@ -127,5 +175,5 @@ void cf_log_forked(void)
 {
 	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
-	lock = fresh;
+	lock = clock_lock = fresh;
 }

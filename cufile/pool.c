@@ -433,18 +433,6 @@ void cf_engines_close(void)
 	}
 }
 
-void cf_pool_lock(void)
-{
-	pthread_mutex_lock(&open_lock);
-	pthread_mutex_lock(&lock);
-}
-
-void cf_pool_unlock(void)
-{
-	pthread_mutex_unlock(&lock);
-	pthread_mutex_unlock(&open_lock);
-}
-
 /* In a child: rings and threads are the parent's. What was in use at that moment is not touched. */
 void cf_pool_forked(void)
 {

@@ -331,4 +331,6 @@ void cf_settings_forked(void)
 	static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
 	lock = fresh;
+	if (!atomic_load(&frozen))
+		loaded = false; /* or half of it */
 }

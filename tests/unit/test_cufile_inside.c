@@ -186,13 +186,28 @@ static void invented_ids(void **state)
 	cf_table_clear(CF_FILE);
 }
 
+/* A child of fork() has to know the date by itself: leap years, ends of months and of centuries. */
+static void calendar(void **state)
+{
+	for (int64_t at = 0; at < 8000000000; at += 86399 * 3 + at % 3) {
+		time_t seconds = (time_t)at;
+		struct tm want, got;
+
+		gmtime_r(&seconds, &want);
+		cf_calendar(at, &got);
+		assert_true(want.tm_year == got.tm_year && want.tm_mon == got.tm_mon &&
+			    want.tm_mday == got.tm_mday && want.tm_hour == got.tm_hour &&
+			    want.tm_min == got.tm_min && want.tm_sec == got.tm_sec);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(comments),     cmocka_unit_test(cut_off),
 		cmocka_unit_test(random_bytes), cmocka_unit_test(hostile),
 		cmocka_unit_test(deep),         cmocka_unit_test(stale_ids),
-		cmocka_unit_test(invented_ids),
+		cmocka_unit_test(invented_ids), cmocka_unit_test(calendar),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

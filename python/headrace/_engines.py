@@ -16,6 +16,15 @@ _devices_lock = threading.Lock()
 quarantine: list = []
 
 
+def _in_child():
+    """Another thread of the parent may have had the lock, and is not here to give it back."""
+    global _devices_lock
+    _devices_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
 def threads():
     """Threads of an engine: processors that this process may use, at most 12."""
     return min(len(os.sched_getaffinity(0)), _THREADS_MAX)

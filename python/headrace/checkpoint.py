@@ -163,6 +163,27 @@ def save(tensors, path, metadata=None):
     _run(_open_save(_engines.engine(device), path, rows, metadata, False), held, path)
 
 
+class _Saving(concurrent.futures.Future):
+    """The thread that saves is its process's: in a child of fork() nobody would ever be done."""
+
+    def __init__(self):
+        super().__init__()
+        self._pid = os.getpid()
+        self.over = False
+
+    def _refuse_child(self):
+        if not self.over and os.getpid() != self._pid:
+            raise RuntimeError("the save was begun before fork() and belongs to the parent")
+
+    def result(self, timeout=None):
+        self._refuse_child()
+        return super().result(timeout)
+
+    def exception(self, timeout=None):
+        self._refuse_child()
+        return super().exception(timeout)
+
+
 def save_async(tensors, path, metadata=None):
     """As save(), but return when the tensors have been copied within device memory: they may change
     from then on. That takes as much memory as they have until the save is over. Returns a Future;
@@ -172,7 +193,7 @@ def save_async(tensors, path, metadata=None):
     # An engine belongs to the thread that uses it: this one is the save's alone.
     engine = _core.engine_open(_engines.device(device), _engines.threads(), 0, 0)
     saving = _open_save(engine, path, rows, metadata, True)
-    future = concurrent.futures.Future()
+    future = _Saving()
     future.set_running_or_notify_cancel()
 
     def work():
@@ -182,6 +203,7 @@ def save_async(tensors, path, metadata=None):
             future.set_exception(error)
         else:
             future.set_result(None)
+        future.over = True
 
     threading.Thread(target=work, name="headrace save").start()
     return future

@@ -168,6 +168,58 @@ class Files(Case):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
         self.assertEqual(f.read_into(into), 6)
 
+    def child(self, work):
+        """What work() returned in a child of fork(), as its exit status."""
+        pid = os.fork()
+        if not pid:
+            signal.alarm(60)
+            try:
+                os._exit(work())
+            finally:
+                os._exit(100)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def test_fork_while_a_device_opens(self):
+        """Another thread has the lock of all devices at that moment."""
+        f = headrace.open(self.raw("f", b"abcdef"))
+
+        def work():
+            into = bytearray(6)
+            return 0 if f.read_into(into) == 6 and into == b"abcdef" else 1
+
+        with headrace._engines._devices_lock:
+            self.assertEqual(self.child(work), 0)
+
+    def test_fork_while_saving(self):
+        """Nobody saves in the child, so nobody there waits for it; what was over is."""
+        begun, may_end = threading.Event(), threading.Event()
+        run = headrace.checkpoint._run
+
+        def late(*args):
+            begun.set()
+            may_end.wait()
+            return run(*args)
+
+        def work():
+            try:
+                future.result()
+            except RuntimeError as error:
+                return 0 if "fork" in str(error) else 2
+            return 1
+
+        path = os.path.join(self.dir, "m.safetensors")
+        headrace.checkpoint._run = late
+        self.addCleanup(setattr, headrace.checkpoint, "_run", run)
+        future = headrace.checkpoint.save_async({"x": ("U8", (3,), bytearray(b"abc"))}, path)
+        begun.wait()
+        self.assertEqual(self.child(work), 0)
+        may_end.set()
+        self.assertIsNone(future.result())
+        for thread in threading.enumerate():
+            if thread.name == "headrace save":
+                thread.join()
+        self.assertEqual(self.child(work), 1)
+
     def test_threads_and_leaks(self):
         data = random.Random(4).randbytes(100_000)
         f = headrace.open(self.raw("f", data))

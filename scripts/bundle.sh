@@ -160,7 +160,10 @@ oldest_libc()
 
 run_bundle()
 {
-	if command -v nvidia-smi >/dev/null || ldconfig -p | grep -q 'libcuda\.so\.1'; then
+	local libraries
+
+	libraries=$(ldconfig -p || true)
+	if command -v nvidia-smi >/dev/null || [[ $libraries == *libcuda.so.1* ]]; then
 		OUT=${OUT:-$root/build/gpu/out} "$bundle/run.sh" "$@"
 	else
 		say "no NVIDIA driver here: copy $bundle to a machine with a GPU and start run.sh there;"

@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 from source import read_tree  # noqa: E402
 
 RULES = ("layers", "headers", "shape", "spdx", "banned", "symbols", "dead", "twins", "tables",
-         "leftovers", "snippets", "reports", "manual", "forks")
+         "leftovers", "snippets", "reports", "manual", "forks", "pipes")
 
 
 def missed_plants(rule):

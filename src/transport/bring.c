@@ -49,10 +49,11 @@ static uint64_t read_ahead(const struct hr_file *file)
 
 bool hr__bring_open(struct hr__mapping *m)
 {
-	uint64_t unit = large_page();
+	uint64_t unit;
 
 	if (atomic_load(&m->large_page))
 		return true;
+	unit = large_page();
 	if (!hr__is_pow2(unit) || unit > LARGE_PAGE_MAX || unit < (uint64_t)sysconf(_SC_PAGESIZE)) {
 		hr__fail(ENOTSUP, "large pages of %llu bytes", (unsigned long long)unit);
 		return false;
@@ -120,19 +121,16 @@ void hr__bring(struct hr__seg *seg)
 {
 	if (!seg->bringing)
 		return;
-	seg->brought = !madvise(seg->bring, seg->bring_len, HR__POPULATE_READ);
+	seg->brought = !madvise(seg->bring, seg->bring_len, MADV_POPULATE_READ);
 	seg->bringing = false;
 }
 
-void hr__bring_done(const struct hr__seg *seg)
+void hr__bring_unmap(const struct hr__seg *seg)
 {
 	const struct hr__mapping *m = seg->keeper;
-	uint64_t from, to;
+	uint64_t from = (uint64_t)((uint8_t *)seg->bring - m->base);
+	uint64_t to = hr__min(from + seg->bring_len + FAULT_AROUND, m->len);
 
-	if (!seg->bring_len || seg->bringing)
-		return;
-	from = (uint64_t)((uint8_t *)seg->bring - m->base);
-	to = hr__min(from + seg->bring_len + FAULT_AROUND, m->len);
 	from -= hr__min(from, FAULT_AROUND);
 	madvise(m->base + from, to - from, MADV_DONTNEED);
 }

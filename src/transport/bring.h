@@ -17,8 +17,6 @@
 #include "transport/mapping.h"
 #include "transport/transport.h"
 
-#define HR__POPULATE_READ 22 /* MADV_POPULATE_READ, Linux 5.14 */
-
 /* hr__bring_open() - prepare a plain mapping for it, once. Return: false with a sentence: impossible. */
 bool hr__bring_open(struct hr__mapping *m);
 
@@ -33,6 +31,11 @@ void hr__bring_aim(struct hr__seg *seg, struct hr__mapping *m, uint64_t run_off,
 void hr__bring(struct hr__seg *seg);
 
 /* hr__bring_done() - map them no longer: pages that are mapped cannot be dropped from the page cache. */
-void hr__bring_done(const struct hr__seg *seg);
+void hr__bring_unmap(const struct hr__seg *seg);
+static inline void hr__bring_done(const struct hr__seg *seg)
+{
+	if (seg->bring_len && !seg->bringing)
+		hr__bring_unmap(seg);
+}
 
 #endif

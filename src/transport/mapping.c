@@ -22,10 +22,6 @@
 #include "base/util.h"
 #include "transport/mapping.h"
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14 */
-#endif
-
 /* A file that is written all the time is better read: each change costs a second reading. */
 #define CHANGES_MAX 64u
 

@@ -30,12 +30,12 @@ static void uring_prep(struct uring *u, struct hr__seg *seg)
 	uint64_t off = seg->plan.off + seg->done;
 	uint8_t opcode;
 
+	/* Never NULL: the ring has at least depth entries, and depth bounds what is in flight. */
 	if (seg->bringing) {
-		io_uring_prep_madvise(sqe, seg->bring, seg->bring_len, HR__POPULATE_READ);
+		io_uring_prep_madvise(sqe, seg->bring, seg->bring_len, MADV_POPULATE_READ);
 		io_uring_sqe_set_data(sqe, seg);
 		return;
 	}
-	/* Never NULL: the ring has at least depth entries, and depth bounds what is in flight. */
 	if (u->q.fixed && seg->fixed >= 0)
 		opcode = seg->op == HR_READ ? IORING_OP_READ_FIXED : IORING_OP_WRITE_FIXED;
 	else

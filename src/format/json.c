@@ -40,23 +40,15 @@ int hr__json_fail(const struct hr__json *j, const char *format, ...)
 
 const char *hr__json_show(char out[HR__JSON_SHOWN], const char *text)
 {
-	size_t n = 0;
+	size_t n = strnlen(text, HR__JSON_SHOWN - 4);
+	bool cut = text[n];
 
-	for (; n < HR__JSON_SHOWN - 4 && text[n]; n++) {
-		uint8_t c = (uint8_t)text[n];
-		/* C1 controls are 0xc2 0x80 to 0xc2 0x9f in UTF-8. */
-		bool c1 = n && (uint8_t)text[n - 1] == 0xc2 && c < 0xa0;
-
-		out[n] = c < 0x20 || c == 0x7f || c1 ? '?' : (char)c;
-	}
-	if (!text[n]) {
-		out[n] = '\0';
-		return out;
-	}
-	/* Do not cut inside a character. */
-	while (n && ((uint8_t)text[n] & 0xc0) == 0x80)
+	/* Not inside a character. */
+	while (cut && n && ((uint8_t)text[n] & 0xc0) == 0x80)
 		n--;
-	memcpy(out + n, "...", 4);
+	memcpy(out, text, n);
+	memcpy(out + n, cut ? "..." : "", cut ? 4 : 1);
+	hr__utf8_clean(out);
 	return out;
 }
 

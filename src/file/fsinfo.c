@@ -17,13 +17,17 @@
 #include "base/util.h"
 #include "file/fsinfo.h"
 
-/* Since Linux 5.16. */
+/* Newer than some headers, or in none. */
+#ifndef EXFAT_SUPER_MAGIC
+#define EXFAT_SUPER_MAGIC 0x2011bab0
+#endif
 #ifndef CIFS_SUPER_MAGIC
 #define CIFS_SUPER_MAGIC 0xff534d42
 #endif
 #ifndef SMB2_SUPER_MAGIC
 #define SMB2_SUPER_MAGIC 0xfe534d42
 #endif
+#define VBOXSF_MAGIC 0x786f4256
 
 #define PROC_MOUNTS "/proc/self/mountinfo"
 #define MOUNTS_MAX (8u << 20) /* bytes of mountinfo that are read at most */
@@ -70,6 +74,18 @@ static const struct fs_type types[] = {
 	{V9FS_MAGIC, "9p", HR__DIRECT_NO, HR__RESIDENCY_NONE,
 	 "9p reads go to a server that buffers as it likes; use a local file system"},
 };
+
+bool hr__fs_numbers_last(uint32_t magic)
+{
+	static const uint32_t passing[] = {FUSE_SUPER_MAGIC, MSDOS_SUPER_MAGIC, EXFAT_SUPER_MAGIC,
+					   CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC,  VBOXSF_MAGIC};
+
+	for (size_t i = 0; i < HR_ARRAY_LEN(passing); i++) {
+		if (passing[i] == magic)
+			return false;
+	}
+	return true;
+}
 
 static void copy_text(char *to, size_t size, const char *from, size_t len)
 {

@@ -47,6 +47,12 @@ struct hr__fs_memo {
  */
 int hr__fsinfo_find(int fd, struct hr__fs_memo *memo, struct hr__fsinfo *out);
 
+/*
+ * hr__fs_numbers_last() - does a file keep its number? Servers behind FUSE, and file systems without inodes
+ * on the drive, number a file each time they meet it. @magic: statfs.f_type.
+ */
+bool hr__fs_numbers_last(uint32_t magic);
+
 /* hr__fsinfo_option() - is this word among the mount's options? */
 bool hr__fsinfo_option(const struct hr__fsinfo *fs, const char *word);
 

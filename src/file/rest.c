@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +27,7 @@
 #include "base/fork.h"
 #include "base/sys.h"
 #include "base/util.h"
+#include "file/fsinfo.h"
 #include "file/geometry.h"
 #include "file/rest.h"
 
@@ -35,18 +35,6 @@
 #define LIMIT_MIN 16u /* descriptors: an engine needs one file at a time, its depth likes more */
 #define FDS_MAX 2u    /* of a file */
 #define MEMO_NS 100000000u /* for which a mount is taken to be as it was */
-
-/* Newer than some headers, or in none. */
-#ifndef EXFAT_SUPER_MAGIC
-#define EXFAT_SUPER_MAGIC 0x2011bab0
-#endif
-#ifndef CIFS_SUPER_MAGIC
-#define CIFS_SUPER_MAGIC 0xff534d42
-#endif
-#ifndef SMB2_SUPER_MAGIC
-#define SMB2_SUPER_MAGIC 0xfe534d42
-#endif
-#define VBOXSF_MAGIC 0x786f4256
 
 static struct {
 	pthread_mutex_t lock;
@@ -220,6 +208,16 @@ bool hr__rest_make_way(int err)
 	again = close_one();
 	pthread_mutex_unlock(&rest.lock);
 	return again;
+}
+
+int hr__rest_open_fd(const char *path, int flags, mode_t mode)
+{
+	int fd;
+
+	do {
+		fd = hr__file_open_fd(path, flags, mode);
+	} while (hr__rest_make_way(fd));
+	return fd;
 }
 
 static void give_back(uint32_t n)
@@ -421,19 +419,6 @@ static char *absolute(char *path)
 	return out;
 }
 
-/* Servers behind FUSE, and file systems without inodes on the drive, number a file each time they meet it. */
-static bool numbers_last(uint32_t magic)
-{
-	static const uint32_t passing[] = {FUSE_SUPER_MAGIC, MSDOS_SUPER_MAGIC, EXFAT_SUPER_MAGIC,
-					   CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC,  VBOXSF_MAGIC};
-
-	for (size_t i = 0; i < HR_ARRAY_LEN(passing); i++) {
-		if (passing[i] == magic)
-			return false;
-	}
-	return true;
-}
-
 static int note_identity(struct hr_file *file, struct hr__rest *r)
 {
 	struct statfs fs;
@@ -452,7 +437,7 @@ static int note_identity(struct hr_file *file, struct hr__rest *r)
 	r->size = stx.stx_size;
 	r->mtime_ns = nanoseconds(&stx.stx_mtime);
 	r->birth_ns = stx.stx_mask & STATX_BTIME ? nanoseconds(&stx.stx_btime) : 0;
-	r->inode_lasts = numbers_last((uint32_t)fs.f_type);
+	r->inode_lasts = hr__fs_numbers_last((uint32_t)fs.f_type);
 	return 0;
 }
 

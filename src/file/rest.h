@@ -34,6 +34,9 @@ int hr__rest_adopt(int fd, const char *path, struct hr_file **out);
  */
 bool hr__rest_make_way(int err);
 
+/* hr__rest_open_fd() - as hr__file_open_fd(), while files that nobody needs can make way. */
+int hr__rest_open_fd(const char *path, int flags, mode_t mode);
+
 /* Descriptors of resting files: how many there may be, are, and were at most; files opened again. */
 struct hr__rest_counts {
 	uint64_t limit, open, most, reopened;

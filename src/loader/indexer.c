@@ -238,9 +238,7 @@ static int open_side(struct side *side)
 	struct stat st;
 	int rc;
 
-	do {
-		side->fd = hr__file_open_fd(side->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-	} while (hr__rest_make_way(side->fd));
+	side->fd = hr__rest_open_fd(side->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
 	if (side->fd == -ENOENT)
 		return hr__fail(HR_E_NO_INDEX,
 				"%s: there is no such side index; make it with 'headrace index'",
@@ -295,9 +293,7 @@ static int create_named(struct side *side, char **temp)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < NAMES_MAX && fd == -EEXIST; i++) {
 		snprintf(name, room, "%s.%ld-%" PRIu32 ".tmp", side->path, (long)getpid(), i);
-		do {
-			fd = hr__sys->open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-		} while (hr__rest_make_way(fd));
+		fd = hr__rest_open_fd(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	}
 	if (fd < 0) {
 		free(name);

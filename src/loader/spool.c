@@ -56,29 +56,19 @@ static void in_parent(void)
 
 HR__FORK_HOOK(.lock = &lock, .before = before_fork, .parent = in_parent, .child = leave_spool);
 
-/* Files that nobody needs make way where the program has too many open. */
-static int open_temp(const char *path, int flags)
-{
-	int fd;
-
-	do {
-		fd = hr__sys->open(path, flags | O_RDWR | O_CLOEXEC, 0600);
-	} while (hr__rest_make_way(fd));
-	return fd;
-}
-
 int hr__spool_temp(void)
 {
 	const char *folder = hr_config_get()->temp_dir;
 	char name[200];
-	int fd = open_temp(folder, O_TMPFILE);
+	int fd = hr__rest_open_fd(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
 
 	/* Some file systems have no such files. */
 	for (uint32_t i = 0; i < NAMES_MAX && (fd == -EOPNOTSUPP || fd == -EISDIR || fd == -EEXIST);
 	     i++) {
 		snprintf(name, sizeof(name), "%s/headrace-%ld-%" PRIu32 HR__INDEX_SUFFIX, folder,
 			 (long)getpid(), i);
-		fd = open_temp(name, O_CREAT | O_EXCL | O_NOFOLLOW);
+		fd = hr__rest_open_fd(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+				      0600);
 		if (fd >= 0)
 			hr__sys->unlink(name);
 	}

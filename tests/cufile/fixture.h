@@ -138,4 +138,25 @@ static inline int alone_main(int argc, char **argv, const struct alone *table, s
 	return 2;
 }
 
+static inline void alone_run(void **state)
+{
+	assert_int_equal(run_alone(*state, NULL), 0);
+}
+
+/* The whole of main() for a program that has nothing but such cases; fixture_init() comes before it. */
+static inline int alone_suite(int argc, char **argv, const struct alone *table, size_t count)
+{
+	struct CMUnitTest tests[16];
+	int status = alone_main(argc, argv, table, count);
+
+	if (status >= 0)
+		return status;
+	assert_true(count <= sizeof(tests) / sizeof(tests[0]));
+	for (size_t i = 0; i < count; i++)
+		tests[i] = (struct CMUnitTest){.name = table[i].name,
+					       .test_func = alone_run,
+					       .initial_state = (void *)(uintptr_t)table[i].name};
+	return fixture_fini(_cmocka_run_group_tests("alone", tests, count, NULL, NULL));
+}
+
 #endif

@@ -289,17 +289,8 @@ static const struct alone alone[] = {
 	{"while-opening", while_opening},
 };
 
-static void run(void **state)
-{
-	assert_int_equal(run_alone(*state, NULL), 0);
-}
-
 int main(int argc, char **argv)
 {
-	enum { COUNT = sizeof(alone) / sizeof(alone[0]) };
-	struct CMUnitTest tests[COUNT];
-	int status;
-
 	if (!fixture_init(argc, argv))
 		return 2;
 #ifdef __SANITIZE_ADDRESS__
@@ -309,13 +300,5 @@ int main(int argc, char **argv)
 		return 77;
 	}
 #endif
-	status = alone_main(argc, argv, alone, COUNT);
-	if (status >= 0)
-		return status;
-	for (int i = 0; i < COUNT; i++) {
-		tests[i] = (struct CMUnitTest){.name = alone[i].name,
-					       .test_func = run,
-					       .initial_state = (void *)(uintptr_t)alone[i].name};
-	}
-	return fixture_fini(cmocka_run_group_tests(tests, NULL, NULL));
+	return alone_suite(argc, argv, alone, sizeof(alone) / sizeof(alone[0]));
 }

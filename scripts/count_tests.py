@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Count the results of one `meson test`: prints "PASSED FAILED SKIPPED"; failures, and why anything
-was skipped, to stderr. Usage: count_tests.py TESTLOG OUTPUT STATUS-OF-MESON
+was skipped, to stderr; failures are added to the file FAILURES as well.
+Usage: count_tests.py TESTLOG OUTPUT STATUS-OF-MESON FAILURES
 """
 import json
 import re
@@ -20,13 +21,20 @@ def records(path):
                 yield json.loads(line)
 
 
-def show(record, lines=60):
+def tell(text, failures):
+    """Here, and where whoever runs several verbs collects what failed."""
+    print(text, file=sys.stderr)
+    with open(failures, "a", encoding="utf-8") as log:
+        log.write(text + "\n")
+
+
+def told(record, lines=60):
     """What a failed test said, its end if it said much."""
-    print(f"--- {record['name']}: {record['result']}", file=sys.stderr)
+    text = [f"--- {record['name']}: {record['result']}"]
     for stream in ("stdout", "stderr"):
-        text = (record.get(stream) or "").rstrip().splitlines()
-        for line in text[-lines:]:
-            print("    " + line, file=sys.stderr)
+        said = (record.get(stream) or "").rstrip().splitlines()
+        text += ["    " + line for line in said[-lines:]]
+    return "\n".join(text)
 
 
 def show_skips(record):
@@ -46,7 +54,7 @@ def show_skips(record):
 
 
 def main():
-    testlog, output, status = sys.argv[1:4]
+    testlog, output, status, failures = sys.argv[1:5]
     passed = failed = skipped = 0
     try:
         for record in records(testlog):
@@ -57,7 +65,7 @@ def main():
                 skipped += 1
             else:
                 failed += 1
-                show(record)
+                tell(told(record), failures)
     except (OSError, ValueError, KeyError) as error:
         # No log is fine only when meson says that there was nothing to run.
         with open(output, encoding="utf-8", errors="replace") as text:
@@ -65,11 +73,11 @@ def main():
         if isinstance(error, OSError) and "No tests defined" in said or "No suitable tests" in said:
             pass
         else:
-            print(f"{testlog}: {error}\n{said[-4000:]}", file=sys.stderr)
+            tell(f"{testlog}: {error}\n{said[-4000:]}", failures)
             failed += 1
     if status != "0" and not failed:
         with open(output, encoding="utf-8", errors="replace") as text:
-            print(f"meson test ended with {status}:\n{text.read()[-4000:]}", file=sys.stderr)
+            tell(f"meson test ended with {status}:\n{text.read()[-4000:]}", failures)
         failed += 1
     print(passed, failed, skipped)
 

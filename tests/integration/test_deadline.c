@@ -89,6 +89,17 @@ static int tear_down(void **state)
 	return 0;
 }
 
+/* Waits for the late answers. */
+static void drain(struct hr_engine *e)
+{
+	for (int i = 0; i < 1000 && hr_in_flight(e) > 0; i++) {
+		struct hr_io *none;
+
+		assert_int_equal(hr_reap(e, &none, 1, 1, SHORT_NS), 0);
+	}
+	assert_int_equal(hr_in_flight(e), 0);
+}
+
 /* The whole life of a request that outlives its deadline. */
 static void test_read(void **state)
 {
@@ -161,17 +172,13 @@ static void test_goes_on(void **state)
 	assert_int_equal(hr_gather(e, gate, pieces, 32, t.buf, 0, 0), -ETIMEDOUT);
 	memset(pieces, 0xff, sizeof(pieces)); /* they are the caller's again */
 	touch("release");
-	for (int i = 0; i < 1000; i++) {
-		struct hr_io *none;
-
-		if (hr_in_flight(e) == 0)
-			break;
-		assert_int_equal(hr_reap(e, &none, 1, 1, SHORT_NS), 0);
-	}
-	assert_int_equal(hr_in_flight(e), 0);
+	drain(e);
 	poison();
-	for (int i = 0; (ret = hr_read(e, plain, 100, 5000, t.buf, 9)) == -ETIMEDOUT; i++)
+	/* a busy machine may need longer than this engine allows: again, until the page cache has it */
+	for (int i = 0; (ret = hr_read(e, plain, 100, 5000, t.buf, 9)) == -ETIMEDOUT; i++) {
 		assert_true(i < 100);
+		drain(e);
+	}
 	assert_int_equal(ret, 5000);
 	check(100, 5000, 9);
 	assert_int_equal(hr_engine_close(e), 0);

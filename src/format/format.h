@@ -129,15 +129,20 @@ struct hr__format_ops {
 	int (*locate)(const struct hr__format_file *ff, uint64_t index, uint32_t field,
 		      struct hr_range *out);
 	/*
-	 * What is known of sample @index without reading it. For a scalar field: its value, i64 or f64 by
-	 * bits. For field 0 of windows: @field = HR__STARTS, @at = k: where in the window the k-th document
-	 * begins, in elements, ascending; -HR_E_END behind the last. Return: 0 or -code.
+	 * Only where there are scalar fields, else NULL: the value of one, i64 or f64 by bits, without
+	 * reading the sample. Return: 0 or -code.
 	 */
-	int (*value)(const struct hr__format_file *ff, uint64_t index, uint32_t field, uint32_t at,
+	int (*value)(const struct hr__format_file *ff, uint64_t index, uint32_t field,
 		     uint64_t *out);
+	/*
+	 * Only where windows have documents, else NULL: where in window @index documents with elements
+	 * begin, in elements, ascending; the first @room of them. In one go, because a long window has
+	 * thousands. Return: their number or -code.
+	 */
+	int (*starts)(const struct hr__format_file *ff, uint64_t index, uint32_t *out,
+		      uint32_t room);
 	void (*close)(struct hr__format_file *ff);
 };
-#define HR__STARTS UINT32_MAX
 
 extern const struct hr__format_ops hr__format_tokens;
 extern const struct hr__format_ops hr__format_mds;

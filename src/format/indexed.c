@@ -368,7 +368,7 @@ int hr__indexed_locate(const struct hr__format_file *ff, uint64_t index, uint32_
 	return cell.len > 0;
 }
 
-int hr__indexed_value(const struct hr__format_file *ff, uint64_t index, uint32_t field, uint32_t at,
+int hr__indexed_value(const struct hr__format_file *ff, uint64_t index, uint32_t field,
 		      uint64_t *out)
 {
 	struct hr__cell cell;
@@ -376,7 +376,7 @@ int hr__indexed_value(const struct hr__format_file *ff, uint64_t index, uint32_t
 
 	if (rc < 0)
 		return rc;
-	if (at || (cell.kind != HR__CELL_I64 && cell.kind != HR__CELL_F64))
+	if (cell.kind != HR__CELL_I64 && cell.kind != HR__CELL_F64)
 		return -EINVAL;
 	*out = cell.offset;
 	return 0;

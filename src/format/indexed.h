@@ -18,7 +18,7 @@ int hr__indexed_open(const struct hr__format_args *args, const struct hr__format
 		     struct hr__format_file **out);
 int hr__indexed_locate(const struct hr__format_file *ff, uint64_t index, uint32_t field,
 		       struct hr_range *out);
-int hr__indexed_value(const struct hr__format_file *ff, uint64_t index, uint32_t field, uint32_t at,
+int hr__indexed_value(const struct hr__format_file *ff, uint64_t index, uint32_t field,
 		      uint64_t *out);
 void hr__indexed_close(struct hr__format_file *ff);
 

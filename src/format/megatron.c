@@ -291,25 +291,20 @@ static int locate_runs(const struct megatron *m, uint64_t position, struct hr_ra
 {
 	const struct hr__megatron_index *x = &m->index;
 	struct hr__megatron_ranges ranges = {.out = out, .max = m->ff.schema.ranges_max};
-	uint64_t s, skip = 0, left = m->field.face.bytes;
-	int rc = hr__megatron_find(x, position + 1, &s);
+	uint64_t s = 1, end = 0, tail, left = m->field.face.bytes;
+	int rc = hr__megatron_find(x, position + 1, &s, &end);
 
-	if (rc == 0) {
-		s--; /* the last one with no more than @position tokens before it */
-		rc = hr__megatron_position(x, s, &skip);
-		skip = (position - skip) * x->element;
-	}
-	for (; rc == 0 && left > 0; s++) {
+	s--; /* the last one with no more than @position tokens before it; the others are whole */
+	for (tail = (end - position) * x->element; rc == 0 && left > 0; s++, tail = UINT64_MAX) {
 		struct hr_range sequence;
 
 		rc = hr__megatron_sequence(x, s, &sequence);
 		if (rc < 0)
 			break;
-		skip = hr__min(skip, sequence.len);
-		sequence.offset += skip;
-		sequence.len = hr__min(sequence.len - skip, left);
+		tail = hr__min(tail, sequence.len);
+		sequence.offset += sequence.len - tail;
+		sequence.len = hr__min(tail, left);
 		left -= sequence.len;
-		skip = 0;
 		rc = hr__megatron_add(&ranges, sequence.offset, sequence.len);
 	}
 	return rc < 0 ? rc : (int)ranges.n;
@@ -334,56 +329,16 @@ static int megatron_locate(const struct hr__format_file *ff, uint64_t index, uin
 	return 1;
 }
 
-/* The first document with tokens that begins at @position or later: its beginning; tokens if none. */
-static int start_from(const struct hr__megatron_index *x, uint64_t position, uint64_t skip,
-		      uint64_t *start)
-{
-	uint64_t s, end, d = 0;
-	int rc = hr__megatron_find(x, position, &s);
-
-	if (rc == 0)
-		rc = hr__megatron_document_from(x, s, &d);
-	if (rc < 0)
-		return rc;
-	*start = x->tokens;
-	if (d >= x->documents || skip >= x->documents - d)
-		return 0;
-	rc = hr__megatron_document(x, d + skip, &s, &end);
-	return rc < 0 ? rc : hr__megatron_position(x, s, start);
-}
-
-static int window_start(const struct megatron *m, uint64_t position, uint32_t at, uint64_t *out)
-{
-	const struct hr__megatron_index *x = &m->index;
-	uint64_t end = position + m->field.face.shape[0], from = position, start = 0;
-	/* Documents without tokens begin where the next one does: they are not counted. */
-	uint32_t steps = x->empty_documents ? at : 0, skip = x->empty_documents ? 0 : at;
-
-	for (uint32_t k = 0;; k++) {
-		int rc = start_from(x, from, skip, &start);
-
-		if (rc < 0)
-			return rc;
-		if (start >= end)
-			return -HR_E_END;
-		if (k == steps)
-			break;
-		from = start + 1;
-	}
-	*out = start - position;
-	return 0;
-}
-
-static int megatron_value(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-			  uint32_t at, uint64_t *out)
+static int megatron_starts(const struct hr__format_file *ff, uint64_t index, uint32_t *out,
+			   uint32_t room)
 {
 	const struct megatron *m = (const struct megatron *)ff;
 
-	if (index >= ff->schema.count || field != HR__STARTS || !ff->schema.windows)
+	if (index >= ff->schema.count || !ff->schema.windows)
 		return -EINVAL;
 	if (m->ordered)
-		return hr__megatron_order_start(&m->order, index, at, out);
-	return window_start(m, index * m->stride, at, out);
+		return hr__megatron_order_starts(&m->order, index, out, room);
+	return hr__megatron_starts(&m->index, index * m->stride, m->field.face.shape[0], out, room);
 }
 
 const struct hr__format_ops hr__format_megatron = {
@@ -393,6 +348,6 @@ const struct hr__format_ops hr__format_megatron = {
 	.probe = megatron_probe,
 	.open = megatron_open,
 	.locate = megatron_locate,
-	.value = megatron_value,
+	.starts = megatron_starts,
 	.close = megatron_close,
 };

@@ -31,7 +31,6 @@ struct hr__megatron_index {
 	uint64_t lengths_at, pointers_at, documents_at; /* offsets of the tables */
 	bool contiguous;       /* each sequence begins where the one before ends, the first at 0 */
 	bool one_each;         /* document d is sequence d */
-	bool empty_documents;  /* there are some without tokens */
 	uint32_t runs_max;     /* most runs of bytes in one document */
 	uint64_t *token_marks; /* tokens before sequence 512 k */
 	uint64_t *document_marks; /* first sequence of document 512 k; NULL when one_each */
@@ -59,14 +58,19 @@ int hr__megatron_sequence(const struct hr__megatron_index *x, uint64_t s, struct
 int hr__megatron_document(const struct hr__megatron_index *x, uint64_t d, uint64_t *first,
 			  uint64_t *end);
 
-/* Tokens before sequence @s <= sequences. Return: 0 or -code. */
-int hr__megatron_position(const struct hr__megatron_index *x, uint64_t s, uint64_t *out);
+/*
+ * The first sequence with @position tokens or more before it, sequences if none; @before: how many there
+ * are. Return: 0 or -code.
+ */
+int hr__megatron_find(const struct hr__megatron_index *x, uint64_t position, uint64_t *out,
+		      uint64_t *before);
 
-/* The first sequence with @position tokens or more before it; sequences if none. Return: 0 or -code. */
-int hr__megatron_find(const struct hr__megatron_index *x, uint64_t position, uint64_t *out);
-
-/* The first document that begins with sequence @s or a later one; documents if none. */
-int hr__megatron_document_from(const struct hr__megatron_index *x, uint64_t s, uint64_t *out);
+/*
+ * Where in the @window tokens from @position on documents with tokens begin, ascending: the first @room.
+ * Return: their number or -code.
+ */
+int hr__megatron_starts(const struct hr__megatron_index *x, uint64_t position, uint64_t window,
+			uint32_t *out, uint32_t room);
 
 /* Most runs of bytes in any @tokens >= 2 tokens that follow each other. Return: 0 or -code. */
 int hr__megatron_runs(const struct hr__megatron_index *x, uint64_t tokens, uint32_t *out);
@@ -102,8 +106,8 @@ int hr__megatron_order_open(struct hr__megatron_order *o, const struct hr__forma
 int hr__megatron_order_locate(const struct hr__megatron_order *o, uint64_t number,
 			      struct hr_range *out);
 
-/* Where in sample @number the @at-th sequence begins. Return: 0, -HR_E_END, -code. */
-int hr__megatron_order_start(const struct hr__megatron_order *o, uint64_t number, uint32_t at,
-			     uint64_t *out);
+/* Where in sample @number sequences with tokens begin: the first @room. Return: their number or -code. */
+int hr__megatron_order_starts(const struct hr__megatron_order *o, uint64_t number, uint32_t *out,
+			      uint32_t room);
 
 #endif

@@ -21,6 +21,7 @@
 #define HEAD_BYTES 34u
 #define MARK_EVERY 512u
 #define BLOCK_BYTES 65536u
+#define PEEK_ENTRIES 128u
 #define REMEDY "copy the .idx and the .bin again, together"
 
 /* A table that is read from its beginning to its end. */
@@ -258,7 +259,6 @@ static int scan_document(struct hr__megatron_index *x, struct scan *scan, uint64
 		runs += sequence.len && (begins || !runs) && runs < UINT32_MAX;
 	}
 	x->runs_max = (uint32_t)hr__max(x->runs_max, runs);
-	x->empty_documents |= scan->bytes == before;
 	hr__sizes_add(&x->sizes, scan->bytes - before);
 	return 0;
 }
@@ -426,25 +426,6 @@ static int read_lengths(const struct hr__megatron_index *x, uint64_t mark, uint8
 	return rc < 0 ? rc : (int)n;
 }
 
-int hr__megatron_position(const struct hr__megatron_index *x, uint64_t s, uint64_t *out)
-{
-	uint8_t bytes[4 * MARK_EVERY];
-	uint64_t mark = s / MARK_EVERY;
-	int n;
-
-	if (s >= x->sequences) {
-		*out = x->tokens;
-		return 0;
-	}
-	n = read_lengths(x, mark, bytes);
-	if (n < 0)
-		return n;
-	*out = x->token_marks[mark];
-	for (uint64_t i = 0; i < s % MARK_EVERY; i++)
-		*out += hr__le32(bytes + 4 * i);
-	return 0;
-}
-
 /* The last of @n marks below @value; 0 if there is none. */
 static uint64_t mark_below(const uint64_t *marks, uint64_t n, uint64_t value)
 {
@@ -461,29 +442,32 @@ static uint64_t mark_below(const uint64_t *marks, uint64_t n, uint64_t value)
 	return low;
 }
 
-int hr__megatron_find(const struct hr__megatron_index *x, uint64_t position, uint64_t *out)
+int hr__megatron_find(const struct hr__megatron_index *x, uint64_t position, uint64_t *out,
+		      uint64_t *before)
 {
 	uint8_t bytes[4 * MARK_EVERY];
 	uint64_t marks = (x->sequences - 1) / MARK_EVERY + 1;
-	uint64_t mark = mark_below(x->token_marks, marks, position), before = x->token_marks[mark];
+	uint64_t mark = mark_below(x->token_marks, marks, position);
 	int n = read_lengths(x, mark, bytes);
 
 	if (n < 0)
 		return n;
 	*out = mark * MARK_EVERY;
-	for (int i = 0; i < n && before < position; i++, ++*out)
-		before += hr__le32(bytes + 4 * i);
+	*before = x->token_marks[mark];
+	for (int i = 0; i < n && *before < position; i++, ++*out)
+		*before += hr__le32(bytes + 4 * i);
 	return 0;
 }
 
-int hr__megatron_document_from(const struct hr__megatron_index *x, uint64_t s, uint64_t *out)
+/* The first document that begins with sequence @s or a later one; documents if none. */
+static int document_from(const struct hr__megatron_index *x, uint64_t s, uint64_t *out)
 {
 	uint8_t bytes[8 * MARK_EVERY];
 	uint64_t marks, first, n;
 	int rc;
 
-	*out = s;
-	if (x->one_each)
+	*out = 0;
+	if (x->documents == 0)
 		return 0;
 	marks = (x->documents - 1) / MARK_EVERY + 1;
 	first = mark_below(x->document_marks, marks, s) * MARK_EVERY;
@@ -495,6 +479,84 @@ int hr__megatron_document_from(const struct hr__megatron_index *x, uint64_t s, u
 	for (uint64_t i = 0; i < n && hr__le64(bytes + 8 * i) < s; i++)
 		++*out;
 	return 0;
+}
+
+/* -- where documents begin: along the lengths and, if they are many to one, the documents --------- */
+
+/* A few entries of a table, on the stack. */
+struct peek {
+	const struct hr__megatron_index *x;
+	uint64_t table, entries; /* where it lies, how long it is */
+	uint32_t width;
+	uint64_t first, n; /* what is in bytes */
+	uint8_t bytes[8 * PEEK_ENTRIES];
+};
+
+static int peek_at(struct peek *p, uint64_t i, uint64_t *out)
+{
+	const uint8_t *entry;
+
+	if (i < p->first || i - p->first >= p->n) {
+		int rc;
+
+		p->first = i;
+		p->n = hr__min(PEEK_ENTRIES, p->entries - i);
+		rc = p->x->src->read(p->x->src, p->table + i * p->width, p->bytes, p->n * p->width);
+		if (rc < 0)
+			return rc;
+	}
+	entry = p->bytes + (i - p->first) * p->width;
+	*out = p->width == 4 ? hr__le32(entry) : hr__le64(entry);
+	return 0;
+}
+
+/* Does a document begin with sequence @s? @d: the first that may, moved behind those that do. */
+static int begins(struct peek *documents, uint64_t s, uint64_t *d, bool *out)
+{
+	const struct hr__megatron_index *x = documents->x;
+
+	*out = x->one_each;
+	while (!x->one_each && *d < x->documents) {
+		uint64_t first;
+		int rc = peek_at(documents, *d, &first);
+
+		if (rc < 0 || first > s)
+			return rc;
+		*out = true;
+		++*d;
+	}
+	return 0;
+}
+
+int hr__megatron_starts(const struct hr__megatron_index *x, uint64_t position, uint64_t window,
+			uint32_t *out, uint32_t room)
+{
+	struct peek lengths = {.x = x, .table = x->lengths_at, .entries = x->sequences, .width = 4};
+	struct peek documents = {
+		.x = x, .table = x->documents_at, .entries = x->documents, .width = 8};
+	uint64_t s, at, d = 0, len;
+	bool waiting = false; /* for the first token of a document */
+	uint32_t n = 0;
+	int rc = hr__megatron_find(x, position, &s, &at);
+
+	if (rc == 0 && !x->one_each)
+		rc = document_from(x, s, &d);
+	for (; rc == 0 && s < x->sequences && at - position < window && n < room; s++) {
+		bool here;
+
+		rc = begins(&documents, s, &d, &here);
+		if (rc == 0)
+			rc = peek_at(&lengths, s, &len);
+		if (rc < 0)
+			break;
+		waiting |= here;
+		if (waiting && len) {
+			out[n++] = (uint32_t)(at - position);
+			waiting = false;
+		}
+		at += len;
+	}
+	return rc < 0 ? rc : (int)n;
 }
 
 /* Tokens before the next run. Return: 1, 0 behind the last, -code. */

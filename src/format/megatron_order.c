@@ -34,9 +34,8 @@ struct mark {
 struct walk {
 	struct hr__megatron_ranges ranges; /* where out is not NULL */
 	uint64_t tokens;
-	/* looking for the start of a sequence: the @starts-th from here on, and where it was found */
-	uint32_t starts;
-	uint64_t start; /* UINT64_MAX: not yet */
+	uint32_t *starts; /* where sequences with tokens begin; NULL: not asked */
+	uint32_t n_starts, room;
 };
 
 static int refuse(const struct hr__megatron_array *a, uint64_t at, const char *rule)
@@ -87,8 +86,8 @@ static int walk_sequence(const struct hr__megatron_order *o, uint64_t s, int64_t
 				"; were the indices made for other data, or with "
 				"add_extra_token_to_sequence off? %s",
 				o->samples.src->name, from, from + count, s, length, REMEDY);
-	if (count && from == 0 && w->start == UINT64_MAX && w->starts-- == 0)
-		w->start = w->tokens;
+	if (count && from == 0 && w->n_starts < w->room)
+		w->starts[w->n_starts++] = (uint32_t)w->tokens;
 	w->tokens += (uint64_t)count;
 	if (!w->ranges.out)
 		return 0;
@@ -148,38 +147,38 @@ static int sample_of(const struct hr__megatron_order *o, uint64_t number, uint64
 	return rc;
 }
 
+/* Sample @number, which must have as many tokens as all have. */
+static int walk_number(const struct hr__megatron_order *o, uint64_t number, struct walk *w)
+{
+	uint64_t j;
+	int rc = sample_of(o, number, &j);
+
+	if (rc == 0)
+		rc = walk_sample(o, j, w);
+	if (rc == 0 && w->tokens != o->window)
+		return hr__fail(HR_E_BAD_SAMPLE,
+				"%s: sample %" PRIu64 " has %" PRIu64 " tokens, not %" PRIu32
+				"; %s",
+				o->samples.src->name, j, w->tokens, o->window, REMEDY);
+	return rc;
+}
+
 int hr__megatron_order_locate(const struct hr__megatron_order *o, uint64_t number,
 			      struct hr_range *out)
 {
 	struct walk w = {.ranges = {.out = out, .max = o->ranges_max}};
-	uint64_t j;
-	int rc = sample_of(o, number, &j);
+	int rc = walk_number(o, number, &w);
 
-	if (rc == 0)
-		rc = walk_sample(o, j, &w);
-	if (rc < 0)
-		return rc;
-	if (w.tokens != o->window)
-		return hr__fail(HR_E_BAD_SAMPLE,
-				"%s: sample %" PRIu64 " has %" PRIu64 " tokens, not %" PRIu32
-				"; %s",
-				o->samples.src->name, j, w.tokens, o->window, REMEDY);
-	return (int)w.ranges.n;
+	return rc < 0 ? rc : (int)w.ranges.n;
 }
 
-int hr__megatron_order_start(const struct hr__megatron_order *o, uint64_t number, uint32_t at,
-			     uint64_t *out)
+int hr__megatron_order_starts(const struct hr__megatron_order *o, uint64_t number, uint32_t *out,
+			      uint32_t room)
 {
-	struct walk w = {.starts = at, .start = UINT64_MAX};
-	uint64_t j;
-	int rc = sample_of(o, number, &j);
+	struct walk w = {.starts = out, .room = room};
+	int rc = walk_number(o, number, &w);
 
-	if (rc == 0)
-		rc = walk_sample(o, j, &w);
-	if (rc < 0)
-		return rc;
-	*out = w.start;
-	return w.start == UINT64_MAX ? -HR_E_END : 0;
+	return rc < 0 ? rc : (int)w.n_starts;
 }
 
 /* -- opening: every number of the three arrays is looked at once ------------------------------- */
@@ -324,7 +323,7 @@ static int check_numbers(struct hr__megatron_order *o)
 static int check_samples(struct hr__megatron_order *o)
 {
 	for (uint64_t j = 0; j < o->count; j = j + 1 < LOOK_AT ? j + 1 : o->count - 1) {
-		struct walk w = {.start = 0};
+		struct walk w = {.tokens = 0};
 		int rc = walk_sample(o, j, &w);
 
 		if (rc < 0)

@@ -230,7 +230,7 @@ static int take_scalar(const struct hr__assembler *a, uint32_t k, const struct r
 {
 	const struct hr__column *column = &a->layout->columns[k];
 	uint64_t value;
-	int rc = row->part->ff->ops->value(row->part->ff, row->place.index, row->part->fields[k], 0,
+	int rc = row->part->ff->ops->value(row->part->ff, row->place.index, row->part->fields[k],
 					   &value);
 
 	if (rc == 0)
@@ -254,35 +254,42 @@ static int take_row(struct hr__assembler *a, const struct row *row, struct hr__t
 
 /* -- packed windows -------------------------------------------------------------------------- */
 
+/* Tokens of one row from @start to @end are one document, or a part of it. */
+static void pack_document(const struct hr__assembler *a, const struct row *row,
+			  struct hr__target *target, uint64_t start, uint64_t end)
+{
+	uint64_t first = (uint64_t)row->number * a->layout->seq_len;
+	int64_t *positions = (int64_t *)(void *)(target->side + a->layout->side_positions) + first;
+
+	target->max_seqlen = (uint32_t)hr__max(target->max_seqlen, end - start);
+	for (uint64_t i = start; i < end; i++)
+		positions[i] = (int64_t)(i - start);
+}
+
 /* Where row @row's documents begin: fills its positions and adds their places to the bounds. */
 static int pack_row(const struct hr__assembler *a, const struct row *row, struct hr__target *target,
 		    uint32_t *n_bounds)
 {
 	const struct hr__layout *layout = a->layout;
-	int64_t *positions = (int64_t *)(void *)(target->side + layout->side_positions) +
-			     (uint64_t)row->number * layout->seq_len;
-	int32_t *bounds = (int32_t *)(void *)(target->side + layout->side_bounds);
+	int32_t *bounds = (int32_t *)(void *)(target->side + layout->side_bounds) + *n_bounds;
+	/* Behind the window's own beginning: a bound is written only where one was taken before. */
+	uint32_t *starts = (uint32_t *)bounds + 1, room = (uint32_t)layout->seq_len;
 	const struct hr__format_file *ff = row->part->ff;
-	uint64_t first = (uint64_t)row->number * layout->seq_len, start = 0, next;
+	int64_t first = (int64_t)row->number * (int64_t)layout->seq_len;
+	int n = ff->ops->starts(ff, row->place.index, starts, room);
+	uint64_t start = 0;
 
-	for (uint32_t at = 0; start < layout->seq_len;) {
-		int rc = ff->ops->value(ff, row->place.index, HR__STARTS, at++, &next);
+	for (int i = 0; i <= n; i++) {
+		uint64_t next = i < n ? hr__min(starts[i], layout->seq_len) : layout->seq_len;
 
-		if (rc == -HR_E_END)
-			next = layout->seq_len;
-		else if (rc < 0)
-			return rc;
-		if (next > layout->seq_len)
-			next = layout->seq_len;
 		if (next <= start)
-			continue; /* the window's own beginning, or an empty document */
-		bounds[(*n_bounds)++] = (int32_t)(first + start);
-		target->max_seqlen = (uint32_t)hr__max(target->max_seqlen, next - start);
-		for (uint64_t i = start; i < next; i++)
-			positions[i] = (int64_t)(i - start);
+			continue; /* the window's own beginning, or that of the token behind it */
+		*bounds++ = (int32_t)(first + (int64_t)start);
+		++*n_bounds;
+		pack_document(a, row, target, start, next);
 		start = next;
 	}
-	return 0;
+	return n < 0 ? n : 0;
 }
 
 /* -- requests -------------------------------------------------------------------------------- */

@@ -468,5 +468,5 @@ int hr_dataset_scalar(const struct hr_dataset *ds, uint64_t index, uint32_t fiel
 				ds->fields[field].name);
 	hr__dataset_find(ds, index, &place);
 	part = ds->parts[place.part];
-	return part->ff->ops->value(part->ff, place.index, part->fields[field], 0, out);
+	return part->ff->ops->value(part->ff, place.index, part->fields[field], out);
 }

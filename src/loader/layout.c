@@ -316,7 +316,7 @@ static int check_packed(const struct hr_dataset *ds, const struct hr_loader_opti
 	if (!ds->info.windows)
 		return hr__fail(EINVAL, "packed: the samples are no windows of tokens");
 	for (uint32_t i = 0; i < ds->n_parts; i++) {
-		if (!ds->parts[i]->ff->ops->value)
+		if (!ds->parts[i]->ff->ops->starts)
 			return hr__fail(
 				EINVAL,
 				"packed: %s does not say where documents begin; use a format "

@@ -455,6 +455,16 @@ static int refuse_no_slot(const struct hr_loader *loader)
 			loader->opts.slots);
 }
 
+/* Who asks again and again, with a short timeout each, is told how long the batch has been missing. */
+static int refuse_late(struct hr_loader *loader, uint64_t waited_ns)
+{
+	uint64_t missed = atomic_fetch_add(&loader->missed_ns, waited_ns) + waited_ns;
+
+	return hr__fail(ETIMEDOUT,
+			"loader: no batch within %.3f s; the drive or the device does not answer",
+			(double)missed / 1e9);
+}
+
 static int wait_batch(struct hr_loader *loader, struct hr__slot **slot)
 {
 	uint64_t start = hr__now_ns(), now = start;
@@ -472,6 +482,7 @@ static int wait_batch(struct hr_loader *loader, struct hr__slot **slot)
 		switch (take) {
 		case HR__TAKE_OK:
 			atomic_fetch_add(&loader->wait_ns, hr__now_ns() - start);
+			atomic_store(&loader->missed_ns, 0);
 			return 0;
 		case HR__TAKE_FAILED:
 			return fail_finally(loader, (*slot)->error, (*slot)->sentence);
@@ -488,11 +499,7 @@ static int wait_batch(struct hr_loader *loader, struct hr__slot **slot)
 		now = hr__now_ns();
 		if (now - start >= loader->opts.timeout_ns) {
 			atomic_fetch_add(&loader->wait_ns, now - start);
-			return hr__fail(
-				ETIMEDOUT,
-				"loader: no batch within %.3f s; the drive or the device does "
-				"not answer",
-				(double)loader->opts.timeout_ns / 1e9);
+			return refuse_late(loader, now - start);
 		}
 		rc = wait_once(loader, take, seen, loader->opts.timeout_ns - (now - start));
 		if (rc < 0)

@@ -79,6 +79,7 @@ struct hr_loader {
 	/* the consumer's */
 	int final; /* the error that ended it, or 0 */
 	char final_sentence[HR__SENTENCE_BYTES];
+	atomic_uint_fast64_t missed_ns; /* waited in vain for the batch that is next */
 	atomic_uint_fast64_t batches, wait_ns;
 	struct hr__page_loader *live; /* where other processes see these two, or NULL */
 };

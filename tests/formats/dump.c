@@ -145,17 +145,20 @@ static void put_starts(const struct hr_dataset *ds, uint64_t i)
 {
 	const struct hr__part *part;
 	struct hr__place place;
-	uint64_t start;
+	uint32_t room = (uint32_t)ds->info.elements, *starts;
+	int n;
 
 	hr__dataset_find(ds, i, &place);
 	part = ds->parts[place.part];
-	if (!part->ff->ops->value)
+	if (!part->ff->ops->starts)
 		return;
+	starts = calloc(room, sizeof(*starts));
+	n = starts ? part->ff->ops->starts(part->ff, place.index, starts, room) : 0;
 	printf(", \"starts\": [");
-	for (uint32_t k = 0;
-	     part->ff->ops->value(part->ff, place.index, HR__STARTS, k, &start) == 0; k++)
-		printf("%s%" PRIu64, k ? ", " : "", start);
+	for (int k = 0; k < n; k++)
+		printf("%s%" PRIu32, k ? ", " : "", starts[k]);
 	printf("]");
+	free(starts);
 }
 
 static int put_samples(const struct hr_dataset *ds, const struct hr_dataset_info *info)

@@ -34,24 +34,6 @@ static size_t two_bytes(const uint8_t *p)
 	return (size_t)p[0] | (size_t)p[1] << 8;
 }
 
-/* Documents begin inside of their window, in order. */
-static void check_starts(const struct hr__format_file *ff, uint64_t index)
-{
-	uint64_t start, before = 0;
-
-	for (uint32_t k = 0; k < 4; k++) {
-		int rc = ff->ops->value(ff, index, HR__STARTS, k, &start);
-
-		if (rc < 0) {
-			format_require(rc == -HR_E_END || hr_error_detail()[0], "a sentence");
-			return;
-		}
-		format_require(start < ff->schema.fields[0].face.shape[0], "a start inside");
-		format_require(k == 0 || start > before, "starts ascend");
-		before = start;
-	}
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct hr_dataset_options opts = {0};
@@ -83,9 +65,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	format_check_accepted(ff, bin_bytes);
 	if (ff->schema.windows) {
-		check_starts(ff, 0);
-		check_starts(ff, ff->schema.count / 2);
-		check_starts(ff, ff->schema.count - 1);
+		format_check_starts(ff, 0);
+		format_check_starts(ff, ff->schema.count / 2);
+		format_check_starts(ff, ff->schema.count - 1);
 	}
 	ff->ops->close(ff);
 	return 0;

@@ -129,7 +129,7 @@ static inline void format_check_sample(const struct hr__format_file *ff, uint64_
 		int n;
 
 		if (field->kind == HR_FIELD_SCALAR) {
-			n = ff->ops->value(ff, index, k, 0, &value);
+			n = ff->ops->value(ff, index, k, &value);
 			format_require(n == 0 || (n == -HR_E_BAD_SAMPLE && schema->n_bad),
 				       "a scalar, but of a damaged sample");
 			continue;
@@ -154,6 +154,20 @@ static inline void format_check_sample(const struct hr__format_file *ff, uint64_
 				       "a ragged field's length");
 	}
 	free(ranges);
+}
+
+/* Documents begin inside of their window, in order. */
+static inline void format_check_starts(const struct hr__format_file *ff, uint64_t index)
+{
+	uint32_t starts[4];
+	int n = ff->ops->starts(ff, index, starts, 4);
+
+	format_require(n >= 0 || hr_error_detail()[0], "a refusal has a sentence");
+	format_require(n <= 4, "no more starts than there is room for");
+	for (int k = 0; k < n; k++) {
+		format_require(starts[k] < ff->schema.fields[0].face.shape[0], "a start inside");
+		format_require(k == 0 || starts[k] > starts[k - 1], "starts ascend");
+	}
 }
 
 static inline void format_check_accepted(const struct hr__format_file *ff, uint64_t data_size)

@@ -91,19 +91,27 @@ static void check_ranges(const struct hr_range *ranges, int n, const uint64_t *t
 }
 
 static void check_starts(const struct hr__format_file *ff, uint64_t index, const bool *here,
-			 uint64_t window)
+			 uint32_t window)
 {
-	uint64_t start = 0;
-	uint32_t k = 0;
+	uint32_t *starts = malloc(window * sizeof(*starts)), k = 0, few = window / 3;
 
-	for (uint64_t i = 0; i < window; i++) {
-		if (!here[i])
-			continue;
-		assert_int_equal(ff->ops->value(ff, index, HR__STARTS, k++, &start), 0);
-		assert_int_equal(start, i);
+	assert_true(ff->ops->starts(ff, index, starts, window) >= 0);
+	for (uint32_t i = 0; i < window; i++) {
+		if (here[i])
+			assert_int_equal(starts[k++], i);
 	}
-	assert_int_equal(ff->ops->value(ff, index, HR__STARTS, k, &start), -HR_E_END);
-	assert_int_equal(ff->ops->value(ff, index, HR__STARTS, k + 3, &start), -HR_E_END);
+	assert_int_equal(ff->ops->starts(ff, index, starts, window), k);
+	/* no more than there is room for, and those are the first */
+	memset(starts, 0xee, window * sizeof(*starts));
+	assert_int_equal(ff->ops->starts(ff, index, starts, few), k < few ? k : few);
+	k = 0;
+	for (uint32_t i = 0; i < window && k < few; i++) {
+		if (here[i])
+			assert_int_equal(starts[k++], i);
+	}
+	for (; k < window; k++)
+		assert_int_equal(starts[k], 0xeeeeeeee);
+	free(starts);
 }
 
 static void check_windows(const struct made *m, uint32_t seq_len, uint64_t stride)
@@ -132,7 +140,8 @@ static void check_windows(const struct made *m, uint32_t seq_len, uint64_t strid
 		assert_int_equal(seen, most);
 	assert_int_equal(ff->ops->locate(ff, ff->schema.count, 0, ranges), -EINVAL);
 	assert_int_equal(ff->ops->locate(ff, 0, 1, ranges), -EINVAL);
-	assert_int_equal(ff->ops->value(ff, 0, 0, 0, &tokens), -EINVAL);
+	assert_int_equal(ff->ops->starts(ff, ff->schema.count, NULL, 0), -EINVAL);
+	assert_null(ff->ops->value);
 	free(ranges);
 	ff->ops->close(ff);
 }
@@ -169,7 +178,7 @@ static void check_documents(const struct made *m)
 	assert_int_equal(sizes->max, longest);
 	assert_int_equal(ff->schema.fields[0].face.bytes, longest);
 	assert_int_equal(ff->ops->locate(ff, m->marks - 1, 0, ranges), -EINVAL);
-	assert_int_equal(ff->ops->value(ff, 0, HR__STARTS, 0, &tokens), -EINVAL);
+	assert_int_equal(ff->ops->starts(ff, 0, NULL, 0), -EINVAL);
 	free(ranges);
 	ff->ops->close(ff);
 }
@@ -448,7 +457,7 @@ static void read_errors_pass_through(void **state)
 		struct hr_dataset_options opts = {.seq_len = 2};
 		struct format_bytes all = {.n_files = 0};
 		struct hr__format_file *ff = NULL;
-		uint64_t start;
+		uint32_t start;
 
 		add_files(&all, &b, &m, k);
 		all.files[k].fail_with = EIO;
@@ -458,7 +467,7 @@ static void read_errors_pass_through(void **state)
 		all.files[k].fail_with = 0;
 		assert_int_equal(format_bytes_open(&all, &hr__format_megatron, &opts, &ff), 0);
 		all.files[k].fail_with = EIO;
-		assert_int_equal(ff->ops->value(ff, 0, HR__STARTS, 0, &start), -EIO);
+		assert_int_equal(ff->ops->starts(ff, 0, &start, 1), -EIO);
 		ff->ops->close(ff);
 	}
 }
@@ -477,10 +486,9 @@ static void check_changed(struct made *m, uint32_t seq_len)
 		for (unsigned int v = 0; v < 256; v += 3) {
 			b.bytes[at] = (uint8_t)v;
 			for (uint64_t i = 0; i < ff->schema.count; i++) {
-				uint64_t start;
-
 				format_check_sample(ff, i, m->bin_bytes);
-				ff->ops->value(ff, i, HR__STARTS, 1, &start);
+				if (ff->schema.windows)
+					format_check_starts(ff, i);
 			}
 		}
 		b.bytes[at] = was;

@@ -137,10 +137,11 @@ static void check_sample(const struct hr__format_file *ff, const struct made *m,
 {
 	static uint64_t at[1000];
 	static bool begins[1000];
-	uint64_t n = list_sample(m, o, k, at, begins), token = 0, start;
+	static uint32_t starts[1000];
+	uint64_t n = list_sample(m, o, k, at, begins), token = 0;
 	struct hr_range *ranges = calloc(ff->schema.ranges_max, sizeof(*ranges));
 	int found = ff->ops->locate(ff, k, 0, ranges);
-	uint32_t starts = 0;
+	int begun = 0;
 
 	assert_int_equal(n, o->seq_len + 1);
 	assert_true(found > 0 && (uint32_t)found <= ff->schema.ranges_max);
@@ -150,13 +151,13 @@ static void check_sample(const struct hr__format_file *ff, const struct made *m,
 			assert_int_equal(ranges[i].offset + b, at[token++]);
 	}
 	assert_int_equal(token, n);
-	for (uint64_t i = 0; i < n; i++) {
-		if (!begins[i])
-			continue;
-		assert_int_equal(ff->ops->value(ff, k, HR__STARTS, starts++, &start), 0);
-		assert_int_equal(start, i);
+	found = ff->ops->starts(ff, k, starts, (uint32_t)n);
+	for (uint32_t i = 0; i < n; i++) {
+		if (begins[i])
+			assert_int_equal(starts[begun++], i);
 	}
-	assert_int_equal(ff->ops->value(ff, k, HR__STARTS, starts, &start), -HR_E_END);
+	assert_int_equal(found, begun);
+	assert_int_equal(ff->ops->starts(ff, k, starts, 1), begun ? 1 : 0);
 	free(ranges);
 }
 
@@ -164,7 +165,6 @@ static void check_order(const struct made *m, const struct order *o)
 {
 	struct format_bytes all = {.n_files = 0};
 	struct hr__format_file *ff = expect_open(&all, m, o);
-	uint64_t start;
 
 	assert_true(ff->schema.windows);
 	assert_int_equal(ff->schema.n_bad, 0);
@@ -173,7 +173,7 @@ static void check_order(const struct made *m, const struct order *o)
 	for (uint64_t k = 0; k < o->n_samples; k++)
 		check_sample(ff, m, o, k);
 	assert_int_equal(ff->ops->locate(ff, o->n_samples, 0, NULL), -EINVAL);
-	assert_int_equal(ff->ops->value(ff, o->n_samples, HR__STARTS, 0, &start), -EINVAL);
+	assert_int_equal(ff->ops->starts(ff, o->n_samples, NULL, 0), -EINVAL);
 	ff->ops->close(ff);
 }
 

@@ -79,7 +79,7 @@ static void expect_int(const struct indexed_bytes *x, uint64_t i, const char *na
 {
 	uint64_t got;
 
-	assert_int_equal(hr__format_tar.value(x->ff, i, indexed_bytes_field(x, name), 0, &got), 0);
+	assert_int_equal(hr__format_tar.value(x->ff, i, indexed_bytes_field(x, name), &got), 0);
 	assert_int_equal((int64_t)got, value);
 }
 

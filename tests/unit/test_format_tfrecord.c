@@ -82,7 +82,7 @@ static void expect_int(const struct indexed_bytes *x, uint64_t i, const char *na
 	uint32_t k;
 
 	assert_int_equal(face(x, name, &k)->kind, HR_FIELD_SCALAR);
-	assert_int_equal(hr__format_tfrecord.value(x->ff, i, k, 0, &got), 0);
+	assert_int_equal(hr__format_tfrecord.value(x->ff, i, k, &got), 0);
 	assert_int_equal((int64_t)got, value);
 }
 

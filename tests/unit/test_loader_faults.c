@@ -336,6 +336,14 @@ static int slow_wait(struct hr_lane *lane, uint64_t ticket, uint64_t timeout_ns)
 static const struct hr__lane_ops slow_ops = {
 	.name = "slow", .poll = slow_poll, .mark = slow_mark, .wait = slow_wait};
 
+static double seconds_in(const char *sentence, const char *behind)
+{
+	const char *found = strstr(sentence, behind);
+
+	assert_non_null(found);
+	return strtod(found + strlen(behind), NULL);
+}
+
 static void lanes_that_lag(void **state)
 {
 	for (int i = 0; i < N_COUNTS; i++) {
@@ -356,6 +364,10 @@ static void lanes_that_lag(void **state)
 		/* waiting in vain is waiting */
 		hr_loader_stats(loader, &after);
 		assert_true(after.wait_ns - before.wait_ns >= 1000000);
+		/* the sentence tells of all the time that this batch has been missing */
+		for (int again = 2; again <= 60; again++)
+			expect_code(hr_loader_next(loader, &batch), ETIMEDOUT, "no batch within");
+		assert_true(seconds_in(hr_error_detail(), "within ") >= 0.06);
 		check_batch(&f, loader, a, false);
 		check_batch(&f, loader, b, false);
 		check_batch(&f, loader, c, false);
@@ -369,6 +381,7 @@ static void lanes_that_lag(void **state)
 		check_batch(&f, loader, b, false);
 		atomic_store(&slow.passed, 2);
 		assert_ptr_equal(next_batch(loader), b);
+		assert_int_equal(atomic_load(&loader->missed_ns), 0); /* the next one is not late */
 		hr_loader_close(loader);
 	}
 }

@@ -77,7 +77,7 @@ static int cells_locate(const struct hr__format_file *ff, uint64_t index, uint32
 }
 
 static int cells_value(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-		       uint32_t at, uint64_t *out)
+		       uint64_t *out)
 {
 	assert_int_equal(field, LABEL);
 	*out = index * index - 5;
@@ -92,14 +92,14 @@ static int windows_locate(const struct hr__format_file *ff, uint64_t index, uint
 	return 1;
 }
 
-static int windows_value(const struct hr__format_file *ff, uint64_t index, uint32_t field,
-			 uint32_t at, uint64_t *out)
+static int windows_starts(const struct hr__format_file *ff, uint64_t index, uint32_t *out,
+			  uint32_t room)
 {
-	uint64_t start = at * 7ull + (7 - (index * 3) % 7) % 7;
+	uint32_t n = 0;
 
-	assert_int_equal(field, HR__STARTS);
-	*out = start;
-	return start <= SEQ_LEN ? 0 : -HR_E_END;
+	for (uint64_t start = (7 - (index * 3) % 7) % 7; start <= SEQ_LEN && n < room; start += 7)
+		out[n++] = (uint32_t)start;
+	return (int)n;
 }
 
 static void cells_close(struct hr__format_file *ff)
@@ -108,8 +108,10 @@ static void cells_close(struct hr__format_file *ff)
 
 static const struct hr__format_ops cells = {
 	.name = "cells", .locate = cells_locate, .value = cells_value, .close = cells_close};
-static const struct hr__format_ops windows = {
-	.name = "windows", .locate = windows_locate, .value = windows_value, .close = cells_close};
+static const struct hr__format_ops windows = {.name = "windows",
+					      .locate = windows_locate,
+					      .starts = windows_starts,
+					      .close = cells_close};
 
 /* -- datasets of it -------------------------------------------------------------------------- */
 

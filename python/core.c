@@ -677,6 +677,22 @@ static PyObject *version(PyObject *self, PyObject *args)
 	return PyUnicode_FromString(hr_version());
 }
 
+/* dtypes() -> (name, ...): the types of elements that there are */
+static PyObject *dtypes(PyObject *self, PyObject *args)
+{
+	PyObject *names = PyTuple_New(HR_DTYPE_COUNT_);
+
+	for (Py_ssize_t i = 0; names && i < HR_DTYPE_COUNT_; i++) {
+		PyObject *name = PyUnicode_FromString(hr_dtype_name((enum hr_dtype)i));
+
+		if (!name || PyTuple_SetItem(names, i, name)) {
+			Py_DECREF(names);
+			return NULL;
+		}
+	}
+	return names;
+}
+
 static PyMethodDef methods[] = {
 	{"device_open", device_open, METH_VARARGS, NULL},
 	{"device_info", device_info, METH_VARARGS, NULL},
@@ -710,6 +726,7 @@ static PyMethodDef methods[] = {
 	{"loader_restore", headrace_loader_restore, METH_VARARGS, NULL},
 	{"lane_open", headrace_lane_open, METH_VARARGS, NULL},
 	{"version", version, METH_NOARGS, NULL},
+	{"dtypes", dtypes, METH_NOARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 

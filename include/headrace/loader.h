@@ -84,7 +84,11 @@ struct hr_loader_options {
 	uint64_t
 		pad_to; /* PAD: elements of a row; longer samples are cut off there. 0 = the longest
 			      of the dataset */
-	int64_t pad_value; /* PAD: the elements behind a sample's, as a number of their type */
+	/*
+	 * PAD: the elements behind a sample's, as a number of their type; of integers with or without a
+	 * sign (-1 is 65535 in u16), of f8 and f4x2 the bits. What does not fit is -EINVAL.
+	 */
+	int64_t pad_value;
 	/*
 	 * VALUES: room in a batch for one ragged field, in bytes. 0 = enough for any batch. A batch that
 	 * needs more is the error -HR_E_BATCH_FULL.

@@ -9,7 +9,7 @@ Importing this needs no framework.
 import os
 from typing import NamedTuple
 
-from . import _core, _engines, _memory
+from . import _arguments, _core, _engines, _memory
 from ._errors import Error, NotFound, Timeout
 from .checkpoint import Checkpoint, Weight, save, save_async, save_sharded
 from .dataset import (ArrowDataset, Dataset, MDSDataset, MegatronDataset, Mixture, NpyDataset, NpzDataset,
@@ -65,7 +65,7 @@ class File:
 
     def explain(self, device="host"):
         """Which path the file takes to a device, and why each other one was refused."""
-        return _core.explain(self._open(), _engines.device(device))
+        return _core.explain(self._open(), _engines.device(_arguments.device(device)))
 
     def close(self):
         self._handle = None
@@ -116,7 +116,7 @@ def open(path, mode="r"):  # noqa: A001 - the name is the interface
 
 def device_info(name="host"):
     """Name, model, PCI address and memory of a device: "host" or "cuda:N"."""
-    return _core.device_info(_engines.device(name))
+    return _core.device_info(_engines.device(_arguments.device(name)))
 
 
 class CheckItem(NamedTuple):
@@ -132,6 +132,5 @@ class CheckItem(NamedTuple):
 def check(device=None, paths=()):
     """What this machine can do, as ``headrace check`` shows it: a list of CheckItem. ``device``: all
     GPUs if None. ``paths``: files or folders whose drives and file systems are judged as well."""
-    if isinstance(paths, (str, bytes, os.PathLike)):
-        paths = [paths]
-    return [CheckItem(*row) for row in _core.check(device, [os.fsencode(p) for p in paths])]
+    device = None if device is None else _arguments.device(device)
+    return [CheckItem(*row) for row in _core.check(device, _arguments.paths(paths))]

@@ -5,28 +5,10 @@ All of them take one path or several, or folders; ``len()`` is the number of sam
 their fields. They pickle by their arguments. ``select`` and ``Mixture`` make datasets of datasets.
 """
 import array
-import os
 
-from . import _core
+from . import _arguments, _core
 
 _CORRUPT = {"error": 0, "skip": 1, "substitute": 2}
-
-
-def _paths(paths):
-    if isinstance(paths, (str, bytes, os.PathLike)):
-        paths = [paths]
-    return [os.fsencode(p) for p in paths]
-
-
-def _maybe(path):
-    return None if path is None else os.fsdecode(path)
-
-
-def _u32(**numbers):
-    """The C library has 32 bits for these, and what is beyond would become another number."""
-    for name, value in numbers.items():
-        if not 0 <= int(value) < 1 << 32:
-            raise ValueError(f"{name} {value}: must be 0 to {(1 << 32) - 1}")
 
 
 class Dataset:
@@ -42,13 +24,13 @@ class Dataset:
                  order=None):
         if corrupt not in _CORRUPT:
             raise ValueError(f"corrupt {corrupt!r}: must be one of {', '.join(_CORRUPT)}")
-        _u32(seq_len=seq_len, index_threads=index_threads)
+        _arguments.u32(seq_len=seq_len, index_threads=index_threads)
         if isinstance(fields, str):
             fields = [fields]
-        self._args = (_paths(paths), format or "auto", dtype, int(seq_len), int(stride),
-                      None if fields is None else [f.encode() for f in fields], _CORRUPT[corrupt],
-                      bool(whole_files), _maybe(order), _maybe(index_dir), bool(index_only),
-                      int(index_threads))
+        self._args = (_arguments.paths(paths), format or "auto", _arguments.dtype(dtype), int(seq_len),
+                      int(stride), None if fields is None else [f.encode() for f in fields],
+                      _CORRUPT[corrupt], bool(whole_files), _arguments.maybe(order),
+                      _arguments.maybe(index_dir), bool(index_only), int(index_threads))
         self._handle = _core.dataset_open(*self._args)
 
     def __len__(self):
@@ -177,5 +159,6 @@ class Mixture(Dataset):
 def build_index(paths, format=None, *, index_dir=None, threads=1, force=False, progress=None):
     """Make the side indexes that files need, where they are absent or stale. ``progress(bytes, total,
     samples)`` is called now and then. Returns how many were made."""
-    return _core.index_build(_paths(paths), format or "auto", _maybe(index_dir), int(threads), bool(force),
+    return _core.index_build(_arguments.paths(paths), format or "auto", _arguments.maybe(index_dir),
+                             int(threads), bool(force),
                              progress)

@@ -10,7 +10,7 @@ class Dataset:
     def __init__(self, paths: _Paths, format: Optional[str] = ..., *,
                  fields: Union[None, str, Sequence[str]] = ..., corrupt: str = ...,
                  index_dir: Optional[_Path] = ..., index_only: bool = ..., index_threads: int = ...,
-                 dtype: Optional[str] = ..., seq_len: int = ..., stride: int = ..., whole_files: bool = ...,
+                 dtype: Any = ..., seq_len: int = ..., stride: int = ..., whole_files: bool = ...,
                  order: Optional[_Path] = ...) -> None: ...
     def __len__(self) -> int: ...
     def info(self) -> dict[str, Any]: ...
@@ -19,7 +19,7 @@ class Dataset:
     def select(self, ids: Iterable[int]) -> Selection: ...
 
 class TokenDataset(Dataset):
-    def __init__(self, paths: _Paths, dtype: Optional[str] = ..., seq_len: int = ...,
+    def __init__(self, paths: _Paths, dtype: Any = ..., seq_len: int = ...,
                  stride: int = ...) -> None: ...
 
 class MegatronDataset(Dataset):

@@ -7,8 +7,8 @@ has got there. A program that keeps every batch gets an Error (HR_E_NO_SLOT), ne
 """
 import collections
 
-from . import _core, _engines
-from .dataset import _u32
+from . import _arguments, _core, _engines
+from .dataset import Dataset
 
 _HOST, _CUDA = 1, 2  # numbers of DLPack
 
@@ -112,7 +112,7 @@ class _Ring:
 
 
 class Loader:
-    """Batches of a dataset on a device.
+    """Batches of a dataset on a device: "host" or "cuda:N", or what PyTorch, JAX or CuPy call it.
 
     ``for batch in loader`` gives the rest of one epoch and goes on with the next one when it is used
     again; ``next()`` goes on without end. ``dp_rank`` and ``dp_world_size`` are the data-parallel
@@ -120,7 +120,9 @@ class Loader:
     ``shuffle``: "full" or True, "none" or False, or "window": within ``window`` files at a time.
 
     ``dtype``: what a single field becomes, "i64" for windows of tokens; ``dtypes``: {field: type} of
-    several. ``ragged``: "values" gives NAME and NAME.offsets, "pad" gives rows of ``pad_to`` elements
+    several; NumPy's and PyTorch's types and their names will do as well.
+
+    ``ragged``: "values" gives NAME and NAME.offsets, "pad" gives rows of ``pad_to`` elements
     (of the longest sample by default) filled up with ``pad_value``, and NAME.lengths. ``batch_bytes``
     limits a ragged field in a batch. ``packed``: position_ids and cu_seqlens of windows of documents.
     """
@@ -134,14 +136,19 @@ class Loader:
             raise ValueError(f"shuffle {shuffle!r}: must be \"full\", \"none\" or \"window\"")
         if ragged not in ("values", "pad"):
             raise ValueError(f"ragged {ragged!r}: must be \"values\" or \"pad\"")
-        _u32(batch_size=batch_size, window=window, dp_rank=dp_rank, dp_world_size=dp_world_size,
+        _arguments.u32(batch_size=batch_size, window=window, dp_rank=dp_rank, dp_world_size=dp_world_size,
              slots=slots, threads=threads)
+        _arguments.natural(epochs=epochs, pad_to=pad_to, batch_bytes=batch_bytes)
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"dataset: one of headrace's is needed, not {type(dataset).__name__}")
         if dtype is None and dataset.info()["windows"]:
             dtype = "i64"  # what embeddings take
-        self._dataset, self._device = dataset, device
-        self._args = (None if dtype == "same" else dtype, batch_size, seed, _SHUFFLE[shuffle], window,
+        self._dataset, self._device = dataset, _arguments.device(device)
+        dtype = None if dtype == "same" else _arguments.dtype(dtype)
+        casts = [(field, _arguments.dtype(to)) for field, to in (dtypes or {}).items()]
+        self._args = (dtype, batch_size, seed, _SHUFFLE[shuffle], window,
                       last == "pad", epochs, dp_rank, dp_world_size, slots, threads,
-                      list((dtypes or {}).items()), int(ragged == "pad"), pad_to, pad_value, batch_bytes,
+                      casts, int(ragged == "pad"), pad_to, pad_value, batch_bytes,
                       packed)
         self._ring, self._started = None, False
         self._open()

@@ -26,8 +26,8 @@ class Batch(dict[str, Any]):
     ids: tuple[int, ...]
 
 class Loader:
-    def __init__(self, dataset: Dataset, batch_size: int, device: str = ..., *, dtype: Optional[str] = ...,
-                 dtypes: Optional[Mapping[str, str]] = ..., seed: int = ..., shuffle: Union[bool, str] = ...,
+    def __init__(self, dataset: Dataset, batch_size: int, device: Any = ..., *, dtype: Any = ...,
+                 dtypes: Optional[Mapping[str, Any]] = ..., seed: int = ..., shuffle: Union[bool, str] = ...,
                  window: int = ..., last: str = ..., epochs: int = ..., dp_rank: int = ...,
                  dp_world_size: int = ..., slots: int = ..., threads: int = ..., ragged: str = ...,
                  pad_to: int = ..., pad_value: int = ..., batch_bytes: int = ...,

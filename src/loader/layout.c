@@ -100,6 +100,29 @@ static uint64_t in_memory(const struct hr__column *column, uint64_t bytes)
 	return out;
 }
 
+/*
+ * A number of that type: with or without a sign, since -100 is a usual mark in tokens of any type, and as
+ * bits where the type is known by its size alone.
+ */
+static bool pad_fits(enum hr_dtype type, int64_t value)
+{
+	uint32_t bits = 8 * hr_dtype_size(type);
+
+	switch ((int)type) {
+	case HR_DTYPE_F16:
+		return value > -65520 && value < 65520; /* what is beyond rounds to infinity */
+	case HR_DTYPE_BF16:
+	case HR_DTYPE_F32:
+	case HR_DTYPE_F64:
+		return true;
+	case HR_DTYPE_BOOL:
+		return value == 0 || value == 1;
+	default:
+		return bits == 64 ||
+		       (value >= -(INT64_C(1) << (bits - 1)) && value < INT64_C(1) << bits);
+	}
+}
+
 static int plan_ragged(struct hr__column *column, const struct hr_dataset *ds, uint32_t k,
 		       const struct hr_loader_options *opts)
 {
@@ -112,6 +135,13 @@ static int plan_ragged(struct hr__column *column, const struct hr_dataset *ds, u
 		    column->file_bytes > SLOT_BYTES_MAX)
 			return hr__fail(EINVAL, "pad_to %" PRIu64 ": more than any sample has",
 					opts->pad_to);
+		if (!pad_fits(column->out, opts->pad_value))
+			return hr__fail(EINVAL,
+					"pad_value %" PRId64 ": field %s has elements of type %s, "
+					"which cannot be that; pad with another value, or convert "
+					"the field to a wider type",
+					opts->pad_value, ds->fields[k].name,
+					hr_dtype_name(column->out));
 		column->kind = HR__COLUMN_PADDED;
 		column->row_bytes = in_memory(column, column->file_bytes);
 		if (hr__mul_overflows(column->row_bytes, opts->batch_size, &column->room))

@@ -26,6 +26,7 @@ except ImportError:
     torch = None
 
 import headrace
+from headrace import _arguments, _core
 
 
 class Datasets(unittest.TestCase):
@@ -47,6 +48,50 @@ class Datasets(unittest.TestCase):
                     member.size = len(data)
                     tar.addfile(member, io.BytesIO(data))
         return samples
+
+    def test_names_of_types(self):
+        """As people write them elsewhere; what is none is refused by a sentence that lists all."""
+        path = self.path("tokens.bin")
+        numpy.arange(1000, dtype=numpy.uint16).tofile(path)
+        sixteen = ["u16", "uint16", numpy.uint16, numpy.dtype("uint16"), *([torch.uint16] if hasattr(
+            torch, "uint16") else [])]
+        wide = ["i32", "int32", numpy.int32, numpy.dtype("int32"), *([torch.int32, "torch.int32"] if torch else [])]
+        for source in sixteen:
+            data = headrace.TokenDataset(path, source, seq_len=9)
+            self.assertEqual(data.info()["fields"][0][2], "u16")
+            self.assertEqual(len(pickle.loads(pickle.dumps(data))), len(data))
+        for to in wide:
+            for batch in headrace.Loader(data, 4, dtype=to, shuffle=False):
+                self.assertEqual(batch["tokens"].dtype, "i32")
+                break
+            for batch in headrace.Loader(data, 4, dtype="same", dtypes={"tokens": to}, shuffle=False):
+                self.assertEqual(batch["tokens"].dtype, "i32")
+                break
+        self.assertEqual(_arguments.dtype("u8"), "u8")  # one byte, NumPy's u8 has eight
+        self.assertEqual({_arguments.dtype(name) for name in _arguments._FOREIGN} | {"bytes"}, set(_core.dtypes()))
+        for wrong in ("uint12", "u128", "<u2", float, 7, "", "torch.", numpy.dtype("datetime64")):
+            with self.assertRaisesRegex(ValueError, "dtype .*: must be one of bytes, u8, u16.* NumPy or PyTorch"):
+                headrace.TokenDataset(path, wrong)
+            with self.assertRaisesRegex(ValueError, "must be one of"):
+                headrace.Loader(data, 4, dtypes={"tokens": wrong})
+
+    def test_arguments(self):
+        """What C would take for another number or crash on is refused by name."""
+        path = self.path("tokens.bin")
+        numpy.arange(1000, dtype=numpy.uint16).tofile(path)
+        data = headrace.TokenDataset(path, "u16", seq_len=9)
+        for name in ("epochs", "pad_to", "batch_bytes"):
+            for wrong in (-1, 1 << 64):
+                with self.assertRaisesRegex(ValueError, f"{name} {wrong}: must be 0 or more"):
+                    headrace.Loader(data, 4, **{name: wrong})
+        for wrong in ([1, 2], None, "tokens.bin"):
+            with self.assertRaisesRegex(TypeError, f"headrace's is needed, not {type(wrong).__name__}"):
+                headrace.Loader(wrong, 4)
+        devices = ["cpu", *([torch.device("cpu")] if torch else [])]
+        for device in devices:
+            batch = next(iter(headrace.Loader(data, 4, device, shuffle=False)))
+            self.assertEqual(numpy.from_dlpack(batch["tokens"]).tolist(),
+                             [list(range(9 * i, 9 * i + 10)) for i in range(4)])
 
     def test_npy(self):
         rows = numpy.arange(60 * 6, dtype=numpy.float32).reshape(60, 2, 3) / 7

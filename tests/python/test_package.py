@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 import unittest
 
 import headrace
+from headrace import _arguments
 
 try:
     import numpy
@@ -41,6 +43,24 @@ class Case(unittest.TestCase):
         with open(path, "wb") as f:
             f.write(data)
         return path
+
+
+class Devices(Case):
+    def test_names(self):
+        """As frameworks call them: strings, numbers, and objects that have one of those."""
+        jax_cpu = types.SimpleNamespace(platform="cpu", id=3)
+        jax_gpu, cupy = types.SimpleNamespace(platform="gpu", id=2), types.SimpleNamespace(id=1)
+        for name in ("host", "cpu", "cpu:0", jax_cpu):
+            self.assertEqual(_arguments.device(name), "host")
+            self.assertEqual(headrace.device_info(name), headrace.device_info("host"))
+        for name, number in ((0, 0), (7, 7), (jax_gpu, 2), (cupy, 1), ("cuda", 0), ("cuda:5", 5)):
+            self.assertEqual(_arguments.device(name), f"cuda:{number}")
+        for name in ("gpu", "", "cpu:1", None, True, 1.5):
+            with self.assertRaisesRegex(headrace.Error, 'no such name; use "host" or "cuda:N"'):
+                headrace.device_info(name)
+        with headrace.open(self.raw("f", b"x")) as f:
+            self.assertEqual(f.explain("cpu"), f.explain("host"))
+        self.assertEqual(headrace.check("cpu"), headrace.check("host"))
 
 
 class Files(Case):
@@ -152,7 +172,7 @@ class Files(Case):
         self.assertTrue(all(item.cause for item in items))
         self.assertGreater(len(headrace.check(paths=self.dir)), 5)
         with self.assertRaises(TypeError):
-            headrace.check(3)
+            headrace.check(paths=3)
 
     def test_fork(self):
         f = headrace.open(self.raw("f", b"abcdef"))

@@ -525,6 +525,46 @@ static void refusals(void **state)
 	set_close(&s);
 }
 
+/* What a type cannot be is refused, not cut to its low bits. */
+static void pads_that_fit(void **state)
+{
+	static const struct {
+		enum hr_dtype type;
+		int64_t least, most;
+	} rows[] = {
+		{HR_DTYPE_BYTES, -128, 255},           {HR_DTYPE_I8, -128, 255},
+		{HR_DTYPE_F8_E4M3, -128, 255},         {HR_DTYPE_BOOL, 0, 1},
+		{HR_DTYPE_U16, -32768, 65535},         {HR_DTYPE_F16, -65519, 65519},
+		{HR_DTYPE_I32, INT32_MIN, UINT32_MAX}, {HR_DTYPE_I64, INT64_MIN, INT64_MAX},
+		{HR_DTYPE_U64, INT64_MIN, INT64_MAX},  {HR_DTYPE_BF16, INT64_MIN, INT64_MAX},
+		{HR_DTYPE_F64, INT64_MIN, INT64_MAX},
+	};
+	struct set s;
+
+	set_open(&s, 50, 0, false);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct hr_loader_options o = {
+			.batch_size = 4, .ragged = HR_RAGGED_PAD, .pad_to = 8};
+		const int64_t good[] = {rows[i].least, 0, rows[i].most};
+
+		/* one ragged field of that type; the others are not there */
+		s.ds->info.n_fields = BLOB + 1;
+		s.ds->fields[BLOB].dtype = rows[i].type;
+		for (uint32_t k = 0; k < 3; k++) {
+			o.pad_value = good[k];
+			hr_loader_close(start(&s, o));
+		}
+		if (rows[i].most == INT64_MAX)
+			continue;
+		o.pad_value = rows[i].least - 1;
+		refuse(&s, o, EINVAL, hr_dtype_name(rows[i].type));
+		o.pad_value = rows[i].most + 1;
+		refuse(&s, o, EINVAL, "field blob");
+	}
+	s.ds->info.n_fields = FIELDS;
+	set_close(&s);
+}
+
 /* Sizes whose products do not fit into 64 bits are no small batches. */
 static void sizes_beyond_all(void **state)
 {
@@ -645,8 +685,9 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fields_as_values),     cmocka_unit_test(fields_padded),
 		cmocka_unit_test(packed_windows),       cmocka_unit_test(refusals),
-		cmocka_unit_test(damage_seen_late),     cmocka_unit_test(sizes_beyond_all),
-		cmocka_unit_test(names_that_are_taken), cmocka_unit_test(stopped_in_a_restore),
+		cmocka_unit_test(damage_seen_late),     cmocka_unit_test(pads_that_fit),
+		cmocka_unit_test(sizes_beyond_all),     cmocka_unit_test(names_that_are_taken),
+		cmocka_unit_test(stopped_in_a_restore),
 	};
 
 	if (argc > 1)

@@ -8,6 +8,8 @@
 
 #include <sys/resource.h>
 
+#include "support/fork.h"
+
 static struct target file;
 static CUfileBatchHandle_t batch;
 
@@ -135,10 +137,16 @@ static void first_descriptors(void)
 /* In the child nothing is promised but an answer; the parent goes on as if nothing was. */
 static void forks(void)
 {
-	char *p = busy();
+	char *p;
 	int status;
-	pid_t pid = fork();
+	pid_t pid;
 
+	if (!TEST_FORK_BESIDE_THREADS) { /* those of the batch */
+		printf(TEST_FORK_SKIP);
+		return;
+	}
+	p = busy();
+	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
 		char bytes[PAGE];

@@ -10,17 +10,12 @@
 
 #include <headrace/headrace.h>
 
+#include "support/fork.h"
 #include "support/support.h"
 
 #define FILE_LEN ((8u << 20) + 777u)
 #define N_IOS 16
 
-/* Unlike libc's, its allocator is not put in order for a child of a program with threads. */
-#ifdef __SANITIZE_ADDRESS__
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
 #define LONG_NS 60000000000ull
 
 static const char *device_name = "host", *queue_name = "uring";
@@ -197,10 +192,10 @@ int main(int argc, char **argv)
 		queue_name = argv[2];
 	}
 	/* Threads of the queue, or of the pretended GPU's streams. */
-	if (SANITIZED && (!strcmp(queue_name, "threads") || !strcmp(queue_name, "crew") ||
-			  strcmp(device_name, "host") != 0)) {
-		printf("SKIP: the address sanitizer's allocator may be locked by another thread at "
-		       "fork, for ever in the child\n");
+	if (!TEST_FORK_BESIDE_THREADS &&
+	    (!strcmp(queue_name, "threads") || !strcmp(queue_name, "crew") ||
+	     strcmp(device_name, "host") != 0)) {
+		printf(TEST_FORK_SKIP);
 		return 77;
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 
 #include "base/sys.h"
 #include "checkpoint_fixture.h"
+#include "support/fork.h"
 
 #define SLAB (8u << 20) /* what the library writes at once */
 
@@ -507,6 +508,12 @@ static void test_fork(void **state)
 	int status;
 	pid_t pid;
 
+	if (!TEST_FORK_BESIDE_THREADS && strcmp(device_name, "host") != 0) {
+		print_message(TEST_FORK_SKIP); /* a pretended GPU's streams */
+		free(path);
+		free(temp);
+		skip();
+	}
 	make_saved(&s);
 	expect_ok(hr_save_open(f.engine, path, s.weights, N, NULL, &sv));
 	pid = fork();

@@ -14,6 +14,7 @@
 #include "base/sys.h"
 #include "file/fsinfo.h"
 #include "file/rest.h"
+#include "support/fork.h"
 #include "support/support.h"
 
 #define FILES 60u
@@ -662,6 +663,10 @@ static void in_a_child(void **state)
 	pthread_t thread;
 	int status;
 
+	if (!TEST_FORK_BESIDE_THREADS) {
+		print_message(TEST_FORK_SKIP);
+		skip();
+	}
 	open_all();
 	assert_int_equal(pthread_create(&thread, NULL, hold_at_random, (void *)9), 0);
 	for (uint32_t i = 0; i < 20; i++) {

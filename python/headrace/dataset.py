@@ -36,6 +36,10 @@ class Dataset:
     def __len__(self):
         return self.info()["samples"]
 
+    def __getitem__(self, index):
+        raise TypeError("samples are read in batches: headrace.Loader(dataset, batch_size); "
+                        "dataset.select(ids) is a dataset of some of them")
+
     def info(self):
         """Format, samples, fields as (name, kind, dtype, shape), files, bytes, corrupt samples."""
         return _core.dataset_info(self._handle)

@@ -87,6 +87,9 @@ class Datasets(unittest.TestCase):
         for wrong in ([1, 2], None, "tokens.bin"):
             with self.assertRaisesRegex(TypeError, f"headrace's is needed, not {type(wrong).__name__}"):
                 headrace.Loader(wrong, 4)
+        for misuse in (lambda: data[3], lambda: next(iter(data)), lambda: data[1:5]):
+            with self.assertRaisesRegex(TypeError, r"headrace.Loader\(dataset, batch_size\).*select"):
+                misuse()
         devices = ["cpu", *([torch.device("cpu")] if torch else [])]
         for device in devices:
             batch = next(iter(headrace.Loader(data, 4, device, shuffle=False)))

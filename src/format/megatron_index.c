@@ -534,7 +534,7 @@ int hr__megatron_starts(const struct hr__megatron_index *x, uint64_t position, u
 	struct peek lengths = {.x = x, .table = x->lengths_at, .entries = x->sequences, .width = 4};
 	struct peek documents = {
 		.x = x, .table = x->documents_at, .entries = x->documents, .width = 8};
-	uint64_t s, at, d = 0, len;
+	uint64_t s, at, d = 0, len = 0;
 	bool waiting = false; /* for the first token of a document */
 	uint32_t n = 0;
 	int rc = hr__megatron_find(x, position, &s, &at);
@@ -542,7 +542,7 @@ int hr__megatron_starts(const struct hr__megatron_index *x, uint64_t position, u
 	if (rc == 0 && !x->one_each)
 		rc = document_from(x, s, &d);
 	for (; rc == 0 && s < x->sequences && at - position < window && n < room; s++) {
-		bool here;
+		bool here = false;
 
 		rc = begins(&documents, s, &d, &here);
 		if (rc == 0)

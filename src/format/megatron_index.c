@@ -245,7 +245,7 @@ static int scan_document(struct hr__megatron_index *x, struct scan *scan, uint64
 		x->one_each = false;
 	while (scan->sequence < end) {
 		uint64_t end_before = scan->end;
-		struct hr_range sequence;
+		struct hr_range sequence = {0, 0};
 		bool begins;
 		int rc;
 
@@ -564,7 +564,7 @@ static int next_run(const struct hr__megatron_index *x, struct scan *scan, uint6
 {
 	while (scan->sequence < x->sequences) {
 		uint64_t before = scan->bytes;
-		struct hr_range sequence;
+		struct hr_range sequence = {0, 0};
 		int rc = scan_sequence(x, scan, &sequence);
 
 		if (rc < 0)

@@ -167,7 +167,8 @@ int hr__file_read_onward(const struct hr_file *file, uint64_t offset, void *buf,
 void hr__file_attach(struct hr_file *file, struct hr__attachment *what);
 
 /*
- * One question about a short range on the data path: no allocation, one system call at most, under a hold.
+ * One question about a short range on the data path: no allocation, under a hold. One system call; where it
+ * is not cachestat that is asked, a few more for the first question about a file, or when it has grown.
  * Return: HR_RESIDENCY_*; UNKNOWN where no honest answer exists (decision table in residency.c).
  */
 enum hr_residency hr__file_residency_quick(struct hr_file *file, uint64_t offset, uint64_t len);

@@ -199,10 +199,9 @@ enum hr_residency hr__file_residency_quick(struct hr_file *file, uint64_t offset
 	case HR__RESIDENCY_HOT:
 		return HR_RESIDENCY_HOT;
 	case HR__RESIDENCY_CACHESTAT:
-		/* When refused the answer comes the next time, from mincore. */
-		if (!ask_cachestat(file, offset, len, &c.resident))
-			return HR_RESIDENCY_UNKNOWN;
-		return state_of(c);
+		if (ask_cachestat(file, offset, len, &c.resident))
+			return state_of(c);
+		__attribute__((fallthrough)); /* refused, for this file for ever */
 	case HR__RESIDENCY_MINCORE:
 		if (c.pages > QUICK_PAGES ||
 		    ask_mincore(file, offset, len, vec, QUICK_PAGES, &c.resident))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tests/cli/confine.c - runs a program with less than it is used to: no io_uring, little locked
- * memory, little address space, few descriptors, another user. Usage: confine [--deny-uring ERRNO]
+ * tests/cli/confine.c - runs a program with less than it is used to: no io_uring, no cachestat (Linux
+ * before 6.5, and containers that do not know it), little locked memory, little address space, few
+ * descriptors, another user. Usage: confine [--deny-uring ERRNO] [--deny-cachestat ERRNO]
  * [--memlock BYTES] [--as BYTES] [--nofile N] [--uid N] PROGRAM ARGUMENT...
  * Exits 77 when it cannot confine.
  */
@@ -25,11 +26,13 @@ static void fail(const char *what)
 	exit(77);
 }
 
-static void deny_uring(int error)
+#define CACHESTAT 451 /* on every architecture; the headers of Debian 12 do not know it */
+
+static void deny(unsigned int call, int error)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned int)error),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -75,11 +78,13 @@ static void become(const char *uid)
 
 int main(int argc, char **argv)
 {
-	int i = 1, deny = 0;
+	int i = 1, uring = 0, cachestat = 0;
 
 	for (; i + 1 < argc && !strncmp(argv[i], "--", 2); i += 2) {
 		if (!strcmp(argv[i], "--deny-uring"))
-			deny = (int)strtol(argv[i + 1], NULL, 10);
+			uring = (int)strtol(argv[i + 1], NULL, 10);
+		else if (!strcmp(argv[i], "--deny-cachestat"))
+			cachestat = (int)strtol(argv[i + 1], NULL, 10);
 		else if (!strcmp(argv[i], "--memlock")) {
 			drop_ipc_lock();
 			limit(RLIMIT_MEMLOCK, argv[i + 1]);
@@ -94,8 +99,10 @@ int main(int argc, char **argv)
 	}
 	if (i >= argc)
 		return 77;
-	if (deny)
-		deny_uring(deny);
+	if (uring)
+		deny(SYS_io_uring_setup, uring);
+	if (cachestat)
+		deny(CACHESTAT, cachestat);
 	execv(argv[i], argv + i);
 	fail(argv[i]);
 }

@@ -32,7 +32,7 @@
 #include "base/util.h"
 #include "file/file.h"
 
-#define LOCK_TRIES 64
+#define LOCK_TRIES 1024 /* some 20 us among many threads; a wrong guess costs a read of the drive */
 #define VEC_PAGES 4096u /* pages asked for at once */
 #define QUICK_PAGES 1024u
 

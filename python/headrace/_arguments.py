@@ -43,16 +43,18 @@ def dtype(dtype):
 
 
 def _current_gpu():
-    """Of PyTorch, where the program has it; the first one otherwise."""
+    """Of PyTorch, where the program has it with GPUs; the first one otherwise."""
     torch = sys.modules.get("torch")
-    return torch.cuda.current_device() if torch else 0
+    return torch.cuda.current_device() if torch and torch.cuda.is_available() else 0
 
 
 def device(device):
     """"host" or "cuda:N" for what PyTorch, JAX and CuPy call a device; "cuda" is the present one."""
-    number = next((n for n in (getattr(device, "id", None), device) if type(n) is int), None)
-    if getattr(device, "platform", None) == "cpu":  # JAX numbers its devices by platform
+    if getattr(device, "platform", None) == "cpu":  # JAX numbers the devices of each platform
         return "host"
+    # On several hosts JAX's id is one of all of them, the other one this machine's.
+    numbers = (getattr(device, "local_hardware_id", None), getattr(device, "id", None), device)
+    number = next((n for n in numbers if type(n) is int), None)
     if number is not None:
         return f"cuda:{number}"
     name = str(device)

@@ -53,7 +53,8 @@ class Devices(Case):
         for name in ("host", "cpu", "cpu:0", jax_cpu):
             self.assertEqual(_arguments.device(name), "host")
             self.assertEqual(headrace.device_info(name), headrace.device_info("host"))
-        for name, number in ((0, 0), (7, 7), (jax_gpu, 2), (cupy, 1), ("cuda", 0), ("cuda:5", 5)):
+        jax_far = types.SimpleNamespace(platform="gpu", id=11, local_hardware_id=3)
+        for name, number in ((0, 0), (7, 7), (jax_gpu, 2), (jax_far, 3), (cupy, 1), ("cuda", 0), ("cuda:5", 5)):
             self.assertEqual(_arguments.device(name), f"cuda:{number}")
         for name in ("gpu", "", "cpu:1", None, True, 1.5):
             with self.assertRaisesRegex(headrace.Error, 'no such name; use "host" or "cuda:N"'):

@@ -24,6 +24,7 @@ struct format_file_bytes {
 	uint64_t size;    /* 0 = len */
 	int fail_with;    /* reads fail with this code */
 	uint64_t highest; /* last byte asked for, plus 1 */
+	uint64_t reads;
 	struct hr_source src;
 };
 
@@ -39,6 +40,7 @@ static inline int format_bytes_read(const struct hr_source *src, uint64_t offset
 	struct format_file_bytes *f = src->ctx;
 	uint64_t there = offset < f->len ? f->len - offset : 0;
 
+	f->reads++;
 	if (offset > src->size || len > src->size - offset) {
 		fprintf(stderr, "%s: read of %zu bytes at %llu of %llu\n", src->name, len,
 			(unsigned long long)offset, (unsigned long long)src->size);
@@ -54,6 +56,16 @@ static inline int format_bytes_read(const struct hr_source *src, uint64_t offset
 	if (offset + len > f->highest)
 		f->highest = offset + len;
 	return 0;
+}
+
+/* How often all the files were read. */
+static inline uint64_t format_bytes_reads(const struct format_bytes *all)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < all->n_files; i++)
+		n += all->files[i].reads;
+	return n;
 }
 
 static inline int format_bytes_sibling(struct hr__siblings *siblings, const char *name,

@@ -472,6 +472,34 @@ static void read_errors_pass_through(void **state)
 	}
 }
 
+/* A window of many documents: its beginnings come along the tables, and not one by one. */
+static void starts_in_one_go(void **state)
+{
+	static int32_t lengths[1000];
+	static uint32_t starts[4000];
+	static struct made m;
+	static struct blob b;
+
+	for (uint32_t i = 0; i < 1000; i++)
+		lengths[i] = 4;
+	for (uint32_t each = 1; each <= 2; each++) { /* sequences of a document */
+		struct hr_dataset_options opts = {.seq_len = 3999};
+		struct format_bytes all = {.n_files = 0};
+		struct hr__format_file *ff;
+		uint64_t before;
+
+		make_plain(&m, lengths, 1000);
+		m.marks = 1000 / each + 1;
+		for (uint32_t d = 0; d < m.marks; d++)
+			m.documents[d] = d * each;
+		ff = expect_open(&m, &all, &b, &opts);
+		before = format_bytes_reads(&all);
+		assert_int_equal(ff->ops->starts(ff, 0, starts, 4000), 1000 / each);
+		assert_in_range(format_bytes_reads(&all) - before, 1, 32);
+		ff->ops->close(ff);
+	}
+}
+
 /* The index changes under an open dataset: an error, never a range outside of the file. */
 static void check_changed(struct made *m, uint32_t seq_len)
 {
@@ -572,6 +600,7 @@ int main(void)
 		cmocka_unit_test(pointer_instead_of_data),
 		cmocka_unit_test(recognised),
 		cmocka_unit_test(read_errors_pass_through),
+		cmocka_unit_test(starts_in_one_go),
 		cmocka_unit_test(changed_while_open),
 		cmocka_unit_test(every_prefix_and_every_byte),
 	};

@@ -256,6 +256,30 @@ static void gaps_and_many(void **state)
 	check_order(&m, &o);
 }
 
+/* A sample of many sequences is walked along once: a read for each, not for each pair of them. */
+static void starts_in_one_go(void **state)
+{
+	static int32_t lengths[200];
+	static uint32_t starts[600];
+	static struct made m;
+	static struct order o;
+	struct format_bytes all = {.n_files = 0};
+	struct hr__format_file *ff;
+	uint64_t before;
+	int n;
+
+	for (uint32_t i = 0; i < 200; i++)
+		lengths[i] = 3;
+	make_plain(&m, lengths, 200);
+	make_order(&o, &m, 500, 1);
+	ff = expect_open(&all, &m, &o);
+	before = format_bytes_reads(&all);
+	n = ff->ops->starts(ff, 0, starts, 600);
+	assert_in_range(n, 160, 168);
+	assert_in_range(format_bytes_reads(&all) - before, n, n + 8);
+	ff->ops->close(ff);
+}
+
 static void short_last_sample(void **state)
 {
 	static struct made m;
@@ -494,6 +518,7 @@ int main(void)
 		cmocka_unit_test(by_hand),
 		cmocka_unit_test(plain_orders),
 		cmocka_unit_test(gaps_and_many),
+		cmocka_unit_test(starts_in_one_go),
 		cmocka_unit_test(short_last_sample),
 		cmocka_unit_test(numbers_refused),
 		cmocka_unit_test(shapes_refused),
